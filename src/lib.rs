@@ -1,0 +1,6 @@
+//! Oncebook.
+pub mod bench;
+pub mod clock;
+pub mod conformance;
+pub mod dev;
+pub mod domain;

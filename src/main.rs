@@ -1,0 +1,2 @@
+//! Oncebook.
+fn main() {}

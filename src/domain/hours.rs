@@ -26,10 +26,8 @@ pub struct OpenHours {
     pub weekday: Weekday,
     /// From "00:00" to "23:59".
     #[serde(deserialize_with = "before_midnight")]
-    #[schema(example = "08:00")]
     pub opens: TimeOfDay,
     /// From "00:00" to "24:00".
-    #[schema(example = "18:00")]
     pub closes: TimeOfDay,
 }
 

@@ -1,6 +1,6 @@
 //! When a visit may start: the one decision that booking and the availability endpoint share, so that what is offered
 //! can be booked. [`check_time`] judges one start; [`openings`] finds those it would pass, with nobody busy. Both are
-//! built from the same four parts: `Bounds`, the [`Grid`], the stretches of opening hours, the stretches that are taken.
+//! built from the same four parts: `Bounds`, the `Grid`, the stretches of opening hours, the stretches that are taken.
 
 mod grid;
 
@@ -91,7 +91,7 @@ struct Bounds {
 impl Bounds {
     fn at(rules: &Rules, now: Timestamp) -> Self {
         let horizon = later_by(now, i64::from(rules.horizon_days) * DAY_MINUTES);
-        let earliest = later_by(now, i64::from(rules.min_notice_minutes)).max(now);
+        let earliest = later_by(now, i64::from(rules.min_notice_minutes));
         Self { now, earliest, latest: horizon.min(LAST_START) }
     }
 
@@ -306,6 +306,8 @@ mod tests {
         assert_eq!(next(Some(Uuid::from_u128(3))), [slot("1T07:00", 3), slot("1T07:30", 3), slot("1T08:00", 3)]);
         let any = [slot("1T07:00", 1), slot("1T07:00", 3), slot("1T07:30", 1)];
         assert_eq!([next(None), next(Some(Uuid::nil()))], [any.clone(), any]);
+        let alone = Question { people: &people[1..2], ..question };
+        assert_eq!(next_openings(&alone, Some(Uuid::from_u128(2))).len(), 1, "not offered twice");
     }
 
     #[test]

@@ -215,11 +215,8 @@ pub fn resolve_local(local: DateTime, zone: &TimeZone) -> Result<Timestamp, Loca
 /// database. `None` for anything else, fixed offsets and POSIX strings included. Cached by jiff: tens of nanoseconds.
 #[must_use]
 pub fn zone(name: &str) -> Option<TimeZone> {
-    // Found in zone directories and in jiff, but not names of places: the machine's own zone, copies, copies that
-    // count leap seconds, and two ways to say "none".
-    let unfit = matches!(name, "localtime" | "posixrules" | "Factory" | "Etc/Unknown")
-        || name.starts_with("posix/")
-        || name.starts_with("right/");
+    // Found in zone directories and in jiff, but not names of places: the machine's own zone, and two ways to say "none".
+    let unfit = matches!(name, "localtime" | "posixrules" | "Factory" | "Etc/Unknown");
     let well_formed = name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+'));

@@ -1,4 +1,12 @@
 //! What a clinic means by an appointment. Pure: values in, values out; no I/O, no clock, no randomness.
+
+pub mod access;
+pub mod appointment;
 pub mod availability;
+pub mod event;
+pub mod fingerprint;
 pub mod hours;
+pub mod key;
+pub mod problem;
+pub mod refusal;
 pub mod time;

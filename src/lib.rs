@@ -1,6 +1,8 @@
 //! Oncebook.
 pub mod bench;
 pub mod clock;
+pub mod command;
 pub mod conformance;
 pub mod dev;
 pub mod domain;
+pub mod store;

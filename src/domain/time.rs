@@ -233,6 +233,14 @@ pub fn canonical_text(at: Timestamp) -> String {
     at.to_string()
 }
 
+/// What a row keeps of a start as it was intended: the zone it was written in, else the clinic's, and the wall clock there.
+#[must_use]
+pub fn wall_clock(start: Timestamp, written_in: Option<&str>, clinic_zone: &str) -> (String, DateTime) {
+    let name = written_in.unwrap_or(clinic_zone);
+    let known = zone(name).unwrap_or(TimeZone::UTC);
+    (name.to_owned(), known.to_datetime(start))
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::civil::date;

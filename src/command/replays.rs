@@ -1,0 +1,23 @@
+//! Replays, counted in memory: a replay writes nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uuid::Uuid;
+
+/// Counts since the last flush, by tenant and clinic.
+#[derive(Clone, Default)]
+pub struct Replays(Arc<Mutex<HashMap<(Uuid, Uuid), i32>>>);
+
+impl Replays {
+    /// One more.
+    pub fn count(&self, tenant: Uuid, clinic: Uuid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry((tenant, clinic)).or_default() += 1;
+    }
+
+    /// Takes what was counted.
+    #[must_use]
+    pub fn take(&self) -> HashMap<(Uuid, Uuid), i32> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

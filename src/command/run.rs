@@ -1,0 +1,373 @@
+//! The one loop every command goes through: look, decide, commit, and look again when something went stale.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::ground::Ground;
+use super::lanes::Lanes;
+use super::registry::{Ended, Found, Registry};
+use super::replays::Replays;
+use super::{Act, Answer, Bounds, Command, Moment, Request, admit, reply};
+use crate::clock::{Clock, Ids};
+use crate::domain::access::Caller;
+use crate::domain::appointment::Appointment;
+use crate::domain::availability::{self, Opening};
+use crate::domain::fingerprint::{self, Fingerprint, resource_lock};
+use crate::domain::key::KeyHash;
+use crate::domain::problem::{Code, Problem};
+use crate::domain::refusal::Refusal;
+use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
+use crate::store::look::{self, Clinic, Seen};
+use crate::store::{Lent, Store, StoreError, schedule};
+use sqlx::postgres::PgConnection;
+
+/// Runs commands.
+pub struct Commands {
+    store: Store,
+    clock: Clock,
+    ids: Ids,
+    bounds: Bounds,
+    tasks: TaskTracker,
+    /// Keys at work in this process.
+    pub registry: Registry,
+    /// Turns on practitioners and appointments.
+    pub lanes: Lanes,
+    /// Replays since the last flush.
+    pub replays: Replays,
+}
+
+/// One command on its way.
+struct Run<'a, C> {
+    request: &'a Request,
+    command: &'a C,
+    deadline: Instant,
+    wait_until: Instant,
+}
+
+/// How an attempt ended without an answer.
+enum Again {
+    /// Something went stale or away.
+    Soon,
+    /// The same request is running in another process.
+    SameRunning,
+}
+
+/// How often a duplicate in another process looks whether the first is done.
+const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
+
+/// Bounds of the pause before looking again; it doubles from the first to the second, with full jitter.
+const PAUSE_MILLIS: (u64, u64) = (4, 128);
+
+impl Commands {
+    /// Ready to run commands. `tasks` is what stopping waits for.
+    #[must_use]
+    pub fn new(store: Store, clock: Clock, ids: Ids, bounds: Bounds, tasks: TaskTracker) -> Self {
+        Self { store, clock, ids, bounds, tasks, registry: Registry::default(), lanes: Lanes::default(), replays: Replays::default() }
+    }
+
+    /// Executes a command in a task of its own: a caller that hangs up cannot cut it in half.
+    ///
+    /// # Errors
+    /// A [`Problem`] that is not stored: access, a key in use, a deadline, a fault of ours.
+    pub async fn execute<C: Command>(self: &Arc<Self>, request: Request, command: C) -> Result<Answer, Problem> {
+        let commands = Arc::clone(self);
+        let task = self.tasks.spawn(async move {
+            let started = Instant::now();
+            let run = Run {
+                request: &request,
+                command: &command,
+                deadline: started + commands.bounds.deadline,
+                wait_until: started + commands.bounds.wait.min(commands.bounds.deadline),
+            };
+            let answer = commands.run(&run).await;
+            reply::count(command.operation(), &answer, started.elapsed());
+            answer
+        });
+        task.await.unwrap_or_else(|panicked| {
+            tracing::error!(%panicked, "a command panicked");
+            Err(Code::Internal.into())
+        })
+    }
+
+    async fn run<C: Command>(&self, run: &Run<'_, C>) -> Result<Answer, Problem> {
+        loop {
+            let seen = self.look(run).await?;
+            let caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
+            if let Some(answer) = self.stored(run, &seen, &caller)? {
+                return Ok(answer);
+            }
+            let Some(key) = run.request.key else { return self.own(run, seen, caller).await };
+            let clinic = seen.clinic_id.ok_or(Code::Internal)?;
+            let scope = (caller.tenant_id, clinic, key);
+            let fingerprint = fingerprint_of(run, fingerprint::CURRENT).ok_or(Code::Internal)?;
+            match self.registry.enter(scope, fingerprint) {
+                Found::Yours(ticket) => {
+                    let answer = self.own(run, seen, caller).await;
+                    ticket.end(match &answer {
+                        Err(problem) if problem.code.status() >= 500 => Ended::Failed(problem.clone()),
+                        _ => Ended::LookAgain,
+                    });
+                    return answer;
+                }
+                Found::Same(waiting) => match timeout_at(run.wait_until, waiting.end()).await {
+                    Ok(Ended::LookAgain) => {}
+                    Ok(Ended::Failed(problem)) => return Err(problem),
+                    Err(_) => return Err(Code::IdempotencyInFlight.into()),
+                },
+                Found::Other => return Err(Code::IdempotencyKeyReused.into()),
+                Found::Full => return Err(Code::IdempotencyWaitersExceeded.into()),
+            }
+        }
+    }
+
+    /// The owner's part: take turns, decide, commit, and look again as long as it takes.
+    async fn own<C: Command>(&self, run: &Run<'_, C>, seen: Seen, mut caller: Caller) -> Result<Answer, Problem> {
+        let mut seen = Some(seen);
+        let mut pause = PAUSE_MILLIS.0;
+        loop {
+            let lane = (caller.tenant_id, run.command.lane());
+            let (turn, waited) = timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
+            // Whoever waited for the turn has seen what was true before it.
+            let current = match seen.take().filter(|_| !waited) {
+                Some(seen) => seen,
+                None => {
+                    let seen = self.look(run).await?;
+                    caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
+                    if let Some(answer) = self.stored(run, &seen, &caller)? {
+                        return Ok(answer);
+                    }
+                    seen
+                }
+            };
+            let again = match self.attempt(run, current, &caller).await? {
+                Ok(answer) => return Ok(answer),
+                Err(again) => again,
+            };
+            drop(turn);
+            match again {
+                Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
+                Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
+                Again::Soon => {
+                    sleep(Duration::from_millis(self.ids.below(pause))).await;
+                    pause = (pause * 2).min(PAUSE_MILLIS.1);
+                }
+            }
+            if Instant::now() >= run.deadline {
+                return Err(Code::Unavailable.into());
+            }
+        }
+    }
+
+    /// Decides on what was seen and commits.
+    async fn attempt<C: Command>(&self, run: &Run<'_, C>, seen: Seen, caller: &Caller) -> Result<Result<Answer, Again>, Problem> {
+        let now = self.clock.now();
+        let clinic_id = seen.clinic_id.ok_or(Code::Internal)?;
+        if let (Some(stored), Some(key)) = (&seen.stored, run.request.key)
+            && stored.expired
+        {
+            let tenant = caller.tenant_id;
+            let forget = |mut lent: Lent| async move {
+                let forgotten = commit::forget(&mut lent, tenant, clinic_id, key, now).await;
+                (lent, forgotten)
+            };
+            self.insist(run.deadline, forget).await?;
+        }
+        let target = seen.row.as_ref().map(|row| row.id);
+        let Some(ground) = C::Ground::of(seen) else { return Err(Code::Internal.into()) };
+        let moment = Moment { now, caller, if_match: &run.request.if_match, new_id: self.ids.uuid(now) };
+        let decided = match run.command.decide(&ground, &moment) {
+            Ok(decision) => Decided {
+                reply: reply::of_row(decision.status, &decision.row),
+                expires_at: reply::keep_success(ground.clinic(), &decision.row, now),
+                target: Some(decision.row.id),
+                code: None,
+                write: Some((decision.row, decision.act)),
+            },
+            Err(refusal) => {
+                let problem = refusal.problem(&self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?);
+                let expires_at = reply::keep_refusal(now);
+                Decided { reply: reply::of_problem(&problem), expires_at, target, code: Some(problem.code), write: None }
+            }
+        };
+        let claim = run.request.key.map(|key| self.claim(run, caller.tenant_id, clinic_id, key, decided.expires_at)).transpose()?;
+        let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
+        Ok(match outcome {
+            Outcome::Done => Ok(Answer { reply: decided.reply, replayed: false, expires_at: claim.map(|claim| claim.expires_at) }),
+            Outcome::OtherRunning => return Err(Code::IdempotencyKeyReused.into()),
+            Outcome::SameRunning => Err(Again::SameRunning),
+            Outcome::Stale => Err(Again::Soon),
+        })
+    }
+
+    /// Looks until the database answers.
+    async fn look<C: Command>(&self, run: &Run<'_, C>) -> Result<Seen, Problem> {
+        let key = run.request.key.as_ref().map(|key| key.0.as_slice());
+        let question = &run.command.look();
+        let credential = run.request.token.credential_id;
+        let look = |mut lent: Lent| async move {
+            let seen = look::look(&mut lent, credential, key, self.clock.now(), question).await;
+            (lent, seen)
+        };
+        self.insist(run.deadline, look).await
+    }
+
+    /// The stored reply, if this key has one that still holds.
+    fn stored<C: Command>(&self, run: &Run<'_, C>, seen: &Seen, caller: &Caller) -> Result<Option<Answer>, Problem> {
+        let Some(stored) = seen.stored.as_ref().filter(|stored| !stored.expired) else { return Ok(None) };
+        // A version this release does not know was stored by a newer one, whose processes can answer.
+        let fingerprint = fingerprint_of(run, stored.fingerprint_version).ok_or(Code::Unavailable)?;
+        if stored.fingerprint != fingerprint {
+            return Err(Code::IdempotencyKeyReused.into());
+        }
+        if let Some(clinic) = seen.clinic_id {
+            self.replays.count(caller.tenant_id, clinic);
+        }
+        Ok(Some(Answer { reply: reply::of_stored(stored), replayed: true, expires_at: Some(stored.expires_at) }))
+    }
+
+    /// What else there is, for a slot that is taken.
+    async fn openings<C>(
+        &self,
+        run: &Run<'_, C>,
+        tenant: Uuid,
+        clinic_id: Uuid,
+        clinic: &Clinic,
+        refusal: &Refusal,
+        now: Timestamp,
+    ) -> Result<Vec<Opening>, Problem> {
+        let Refusal::SlotTaken(Some(wanted)) = refusal else { return Ok(Vec::new()) };
+        let range = wanted.range(now);
+        let read = |mut lent: Lent| async move {
+            let plan = schedule::read(&mut lent, tenant, clinic_id, range, None, wanted.operatory).await;
+            (lent, plan)
+        };
+        let plan = self.insist(run.deadline, read).await?;
+        let question = plan.question(&clinic.rules, wanted.minutes, wanted.buffer_minutes, range, now);
+        Ok(availability::next_openings(&question, Some(wanted.practitioner)))
+    }
+
+    fn claim<C: Command>(&self, run: &Run<'_, C>, tenant: Uuid, clinic: Uuid, key: KeyHash, expires_at: Timestamp) -> Result<Claim, Problem> {
+        let fingerprint = fingerprint_of(run, fingerprint::CURRENT).ok_or(Code::Internal)?;
+        let (same_lock, key_lock) = key_locks(tenant, clinic, key, &fingerprint);
+        Ok(Claim { key, fingerprint, fingerprint_version: fingerprint::CURRENT, same_lock, key_lock, expires_at })
+    }
+
+    /// One try to write what was decided.
+    async fn commit<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        caller: &Caller,
+        clinic: Uuid,
+        claim: Option<&Claim>,
+        decided: &Decided,
+        now: Timestamp,
+    ) -> Result<Outcome, Problem> {
+        let asker = Asker {
+            caller: caller.clone(),
+            request_id: run.request.request_id,
+            caller_request_id: run.request.caller_request_id.clone(),
+            traceparent: run.request.traceparent.clone(),
+        };
+        let operation = run.command.operation();
+        let commit = Commit { operation, asker: &asker, clinic, claim, reply: &decided.reply, now, audit_id: self.ids.uuid(now) };
+        let write = |mut lent: Lent| async move {
+            let outcome = self.write(&mut lent, &commit, decided).await;
+            (lent, outcome)
+        };
+        let written = self.store.once(run.deadline, write).await;
+        match written {
+            Ok(outcome) => Ok(outcome),
+            Err(error) => self.again(&error, run.deadline).await.map(|()| Outcome::Stale),
+        }
+    }
+
+    async fn write(&self, connection: &mut PgConnection, commit: &Commit<'_>, decided: &Decided) -> Result<Outcome, StoreError> {
+        let written = |row: &Appointment, effect: &super::Effect| Written {
+            row: row.clone(),
+            event: effect.event,
+            event_id: self.ids.uuid(commit.now),
+            notices: effect.notices.iter().map(|notice| (self.ids.uuid(commit.now), *notice)).collect(),
+            resource_locks: effect.resources.iter().map(|id| resource_lock(commit.asker.caller.tenant_id, *id)).collect(),
+            recheck: effect.recheck,
+        };
+        match (&decided.write, commit.claim) {
+            (Some((row, Act::Insert(effect))), _) => commit::insert(connection, commit, &written(row, effect)).await,
+            (Some((row, Act::Change(effect))), _) => commit::change(connection, commit, &written(row, effect)).await,
+            (_, Some(claim)) => commit::answer(connection, commit, claim, decided.target, decided.code.map(Code::as_str)).await,
+            // Without a key there is nothing to remember.
+            (_, None) => Ok(Outcome::Done),
+        }
+    }
+
+    /// Runs a statement that may be repeated until it answers.
+    async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
+    where
+        F: Future<Output = (Lent, Result<T, StoreError>)>,
+    {
+        loop {
+            match self.store.once(deadline, &statement).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => self.again(&error, deadline).await?,
+            }
+        }
+    }
+
+    /// Whether an error means to look again; then a pause, so that a server on its way back is not rushed.
+    async fn again(&self, error: &StoreError, deadline: Instant) -> Result<(), Problem> {
+        match error {
+            StoreError::Late => Err(Code::Unavailable.into()),
+            StoreError::Broken(error) => {
+                tracing::error!(%error, "a statement failed");
+                Err(Code::Internal.into())
+            }
+            StoreError::Again(_) | StoreError::Gone(_) => {
+                tracing::debug!(%error, "looking again");
+                sleep(Duration::from_millis(1 + self.ids.below(PAUSE_MILLIS.1 / 4))).await;
+                if Instant::now() < deadline { Ok(()) } else { Err(Code::Unavailable.into()) }
+            }
+        }
+    }
+}
+
+/// A decision in the shape a commit takes.
+struct Decided {
+    reply: commit::Reply,
+    expires_at: Timestamp,
+    target: Option<Uuid>,
+    code: Option<Code>,
+    write: Option<(Appointment, Act)>,
+}
+
+/// The fingerprint of a request by the rule of a version; nothing for a version this release does not know.
+fn fingerprint_of<C: Command>(run: &Run<'_, C>, version: i16) -> Option<[u8; 32]> {
+    let mut fingerprint = Fingerprint::new(version, run.command.operation())?;
+    run.command.fields(&mut fingerprint);
+    run.request.if_match.fields(&mut fingerprint);
+    Some(fingerprint.finish())
+}
+
+/// The advisory locks of a key: with the request and without.
+fn key_locks(tenant: Uuid, clinic: Uuid, key: KeyHash, fingerprint: &[u8; 32]) -> (i64, i64) {
+    let mut same = key_of("same request", tenant, clinic, key);
+    same.bytes("fingerprint", fingerprint);
+    (same.finish_as_lock(), key_lock(tenant, clinic, key))
+}
+
+fn key_of(purpose: &str, tenant: Uuid, clinic: Uuid, key: KeyHash) -> Fingerprint {
+    let mut lock = Fingerprint::for_purpose(purpose);
+    lock.id("tenant", Some(tenant));
+    lock.id("clinic", Some(clinic));
+    lock.bytes("key", &key.0);
+    lock
+}
+
+/// The advisory lock a running key holds, in whatever process.
+#[must_use]
+pub fn key_lock(tenant: Uuid, clinic: Uuid, key: KeyHash) -> i64 {
+    key_of("key", tenant, clinic, key).finish_as_lock()
+}

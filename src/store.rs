@@ -1,0 +1,197 @@
+//! SQL and nothing else: statements, the rows they take and give, and the connections they run on.
+
+
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult, Timeouts};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection};
+use tokio::time::{Instant, timeout_at};
+
+pub mod commit;
+pub mod look;
+pub mod schedule;
+
+/// Connections to one database.
+///
+/// Not sqlx's own pool: that one sends a Sync for every connection on its way back, one more round trip a statement.
+#[derive(Clone)]
+pub struct Store(managed::Pool<Connect>);
+
+/// Opens connections.
+struct Connect(PgConnectOptions);
+
+impl managed::Manager for Connect {
+    type Type = PgConnection;
+    type Error = sqlx::Error;
+
+    async fn create(&self) -> Result<PgConnection, sqlx::Error> {
+        self.0.connect().await
+    }
+
+    /// A broken connection shows when its next statement fails, and the command looks again: no ping before every use.
+    async fn recycle(&self, _: &mut PgConnection, _: &Metrics) -> RecycleResult<sqlx::Error> {
+        Ok(())
+    }
+}
+
+/// Why a statement did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Something went stale, collided or went away: look again. The text is for the log.
+    #[error("try again: {0}")]
+    Again(String),
+    /// The connection is lost, and with it the word on what its statement did: look again.
+    #[error("try again, the connection is gone: {0}")]
+    Gone(String),
+    /// The deadline passed.
+    #[error("the deadline passed")]
+    Late,
+    /// A fault of ours.
+    #[error(transparent)]
+    Broken(sqlx::Error),
+}
+
+/// The constraints of the commit and the states of a server that comes back: after these, look again.
+/// Anything else Postgres may say is a fault of ours.
+const AGAIN: [&str; 8] = [
+    "23505", // unique_violation: the key was claimed, or the intent
+    "23P01", // exclusion_violation: the slot
+    "23503", // foreign_key_violation: the directory changed
+    "40001", // serialization_failure
+    "40P01", // deadlock_detected
+    "55P03", // lock_not_available
+    "57014", // query_canceled
+    "25006", // read_only_sql_transaction: a failover
+];
+
+/// Classes of states in which the server is away, full or going: connection, resources, shutdown.
+const AWAY: [&str; 4] = ["08", "53", "57", "58"];
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        let state = error.as_database_error().and_then(|database| database.code().map(|code| code.into_owned()));
+        match (&error, state) {
+            (_, Some(state)) if AGAIN.contains(&state.as_str()) => Self::Again(error.to_string()),
+            (_, Some(state)) if AWAY.iter().any(|class| state.starts_with(class)) => Self::Gone(error.to_string()),
+            (sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed, None) => Self::Gone(error.to_string()),
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+impl Store {
+    /// Prepares a pool of at most `connections`; none is opened yet.
+    ///
+    /// # Errors
+    /// If the URL is not one of Postgres's.
+    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, sqlx::Error> {
+        let options = session(database_url.parse()?).application_name(name);
+        let pool = managed::Pool::builder(Connect(options))
+            .max_size(connections)
+            .runtime(deadpool::Runtime::Tokio1)
+            .build()
+            .map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
+        Ok(Self(pool))
+    }
+
+    /// Runs one statement on one connection, once, and no longer than until the deadline.
+    ///
+    /// The statement takes the connection and gives it back with what it answered. A connection that does not come back,
+    /// because the deadline passed or the caller went away, is closed: what it is doing is unknown.
+    ///
+    /// # Errors
+    /// What the statement says; [`StoreError::Late`] past the deadline; [`StoreError::Gone`] when there is no server.
+    pub async fn once<T, F>(&self, deadline: Instant, statement: impl FnOnce(Lent) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = (Lent, Result<T, StoreError>)>,
+    {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let timeouts = Timeouts { wait: Some(patience), create: Some(patience), recycle: None };
+        let object = match self.0.timeout_get(&timeouts).await {
+            Ok(object) => object,
+            Err(PoolError::Backend(error)) => return Err(error.into()),
+            Err(PoolError::Timeout(_)) => return Err(StoreError::Late),
+            Err(other) => return Err(StoreError::Gone(other.to_string())),
+        };
+        let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else { return Err(StoreError::Late) };
+        if let Err(StoreError::Gone(_)) = &answered {
+            // Whatever is idle was opened to the same server, and would fail the same way one by one.
+            self.0.retain(|_, _| false);
+        } else {
+            lent.hand_back();
+        }
+        answered
+    }
+
+    /// How many connections are open, and how many of them are idle.
+    #[must_use]
+    pub fn usage(&self) -> (usize, usize) {
+        let status = self.0.status();
+        (status.size, status.available)
+    }
+
+    /// Closes what is idle and opens nothing more.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Session settings every connection of the service has. The bounds are DESIGN.md's.
+fn session(options: PgConnectOptions) -> PgConnectOptions {
+    options
+        .options([
+            // A held row costs one command a second and a half, not its connection for ever.
+            ("lock_timeout", "1500ms"),
+            ("statement_timeout", "4500ms"),
+            ("idle_in_transaction_session_timeout", "10s"),
+            // A command that was given up is noticed while it still waits for a lock.
+            ("client_connection_check_interval", "1s"),
+            // The commands' statements have one good plan each; planning them anew costs more than running them.
+            ("plan_cache_mode", "force_generic_plan"),
+            ("jit", "off"),
+        ])
+        .disable_statement_logging()
+}
+
+/// A connection on loan for one statement.
+pub struct Lent(Option<Object<Connect>>);
+
+impl Lent {
+    fn hand_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.0.as_ref().expect("it is there until it is handed back")
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.0.as_mut().expect("it is there until it is handed back")
+    }
+}
+
+/// Brings the schema up to date. Several processes may call it at once; one does the work.
+///
+/// # Errors
+/// If the database cannot be reached, or holds a schema this release does not know.
+pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect_with(&database_url.parse::<PgConnectOptions>()?.disable_statement_logging()).await?;
+    sqlx::migrate!("./migrations").run(&mut connection).await?;
+    connection.close().await
+}

@@ -1,0 +1,380 @@
+//! The two looks: what a command reads, in one statement and so in one snapshot.
+
+use jiff::Timestamp;
+use jiff_sqlx::{ToSqlx, Timestamp as SqlTime};
+use sqlx::postgres::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::domain::access::{Caller, Role};
+use crate::domain::appointment::{Appointment, External, Kind, Status};
+use crate::domain::availability::Rules;
+use crate::domain::hours::OpenHours;
+use crate::domain::time::{self, Span};
+
+/// What a command wants to see.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// For a row that is to be made.
+    New(NewRow),
+    /// For a row that is there.
+    Change(Change),
+}
+
+/// What a new row asks for.
+#[derive(Clone, Debug, Default)]
+pub struct NewRow {
+    /// The clinic named in the request.
+    pub clinic: Uuid,
+    /// The patient of a visit.
+    pub patient: Option<Uuid>,
+    /// The practitioner.
+    pub practitioner: Option<Uuid>,
+    /// The operatory.
+    pub operatory: Option<Uuid>,
+    /// The service of a visit.
+    pub service: Option<Uuid>,
+    /// Its start.
+    pub start: Timestamp,
+    /// Its end; a visit's comes from its service.
+    pub end: Option<Timestamp>,
+    /// A visit's identity.
+    pub intent: Option<[u8; 32]>,
+    /// Its name elsewhere.
+    pub external: Option<External>,
+}
+
+/// What a change asks for; none stands for "as it is".
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The row.
+    pub id: Uuid,
+    /// What it must be.
+    pub kind: Kind,
+    /// Another practitioner.
+    pub practitioner: Option<Uuid>,
+    /// Another operatory.
+    pub operatory: Option<Uuid>,
+    /// Another service.
+    pub service: Option<Uuid>,
+    /// Another start.
+    pub start: Option<Timestamp>,
+    /// Whether the change enters a slot.
+    pub enters_slot: bool,
+}
+
+impl Change {
+    /// A change that stays where it is.
+    #[must_use]
+    pub const fn of(id: Uuid, kind: Kind) -> Self {
+        Self { id, kind, practitioner: None, operatory: None, service: None, start: None, enters_slot: false }
+    }
+}
+
+/// A credential as stored.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Who it stands for.
+    pub caller: Caller,
+    /// SHA-256 of its secret.
+    pub secret_hash: Vec<u8>,
+    /// SHA-256 of the secret before, and until when that one works.
+    pub previous: Option<(Vec<u8>, Timestamp)>,
+    /// When it was withdrawn.
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// A stored reply.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// What the request was.
+    pub fingerprint: Vec<u8>,
+    /// By which rule.
+    pub fingerprint_version: i16,
+    /// Which operation it was.
+    pub operation: String,
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: StoredHeaders,
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// Until when it replays.
+    pub expires_at: Timestamp,
+    /// Whether that has passed.
+    pub expired: bool,
+}
+
+/// The headers of a reply that are stored: an allow-list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StoredHeaders {
+    /// `Content-Type`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// `ETag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// `Location`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+}
+
+/// A clinic's settings.
+#[derive(Clone, Debug)]
+pub struct Clinic {
+    /// What a visit's time must fit.
+    pub rules: Rules,
+    /// The name of its zone.
+    pub time_zone: String,
+    /// Whether it overbooks.
+    pub allow_overbooking: bool,
+    /// How long a success replays past the appointment's end.
+    pub key_retention_days: i32,
+}
+
+/// Something a request refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// Not in this clinic.
+    Unknown,
+    /// Takes no new bookings.
+    Inactive,
+    /// In use.
+    Active,
+}
+
+/// The slot a command wants to enter.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The patient.
+    pub patient: Reference,
+    /// The practitioner, and as a member of the clinic.
+    pub practitioner: Reference,
+    /// The practitioner's own hours.
+    pub practitioner_hours: Option<Vec<OpenHours>>,
+    /// The operatory.
+    pub operatory: Reference,
+    /// The service.
+    pub service: Reference,
+    /// Its length in minutes.
+    pub minutes: i32,
+    /// What follows it, in minutes.
+    pub buffer_minutes: i32,
+    /// Whether the clinic is closed at some point of the visit.
+    pub closed: bool,
+    /// Whether anyone works nearby who may overbook: then the commit takes the resource locks.
+    pub overbooking_near: bool,
+    /// Whether the practitioner or the operatory is taken, by an ordinary row or an overbooked one.
+    pub held: bool,
+    /// The same visit, booked already.
+    pub twin: Option<Uuid>,
+    /// The appointment that has this name elsewhere.
+    pub external_twin: Option<Uuid>,
+}
+
+/// All that a command's decision rests on, as of one instant.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The credential, if there is such a one.
+    pub credential: Option<Credential>,
+    /// The stored reply of this key.
+    pub stored: Option<Stored>,
+    /// The clinic the command is about: as named, or the row's.
+    pub clinic_id: Option<Uuid>,
+    /// Its settings. None where a reply is stored or the clinic does not exist.
+    pub clinic: Option<Clinic>,
+    /// The row that is to be changed.
+    pub row: Option<Appointment>,
+    /// The slot that is to be entered.
+    pub slot: Option<Slot>,
+}
+
+/// Puts a question.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn look(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, question: &Question) -> Result<Seen, StoreError> {
+    match question {
+        Question::New(new) => look_new(connection, credential, key, now, new).await,
+        Question::Change(change) => look_change(connection, credential, key, now, change).await,
+    }
+}
+
+/// Rows of the two statements carry the same names, so one piece of text reads either.
+macro_rules! credential {
+    ($row:ident, $id:expr) => {
+        $row.tenant_id.map(|tenant_id| Credential {
+            caller: caller($id, tenant_id, $row.subject, $row.roles, $row.clinic_ids),
+            secret_hash: $row.secret_hash.unwrap_or_default(),
+            previous: $row.previous_secret_hash.zip($row.previous_secret_until.map(SqlTime::to_jiff)),
+            revoked_at: $row.revoked_at.map(SqlTime::to_jiff),
+        })
+    };
+}
+
+macro_rules! stored {
+    ($row:ident) => {
+        $row.fingerprint.map(|fingerprint| Stored {
+            fingerprint,
+            fingerprint_version: $row.fingerprint_version.unwrap_or_default(),
+            operation: $row.operation.unwrap_or_default(),
+            status: $row.reply_status.and_then(|status| u16::try_from(status).ok()).unwrap_or_default(),
+            headers: $row.headers.map(|Json(headers)| headers).unwrap_or_default(),
+            body: $row.body.unwrap_or_default(),
+            expires_at: $row.expires_at.map(SqlTime::to_jiff).unwrap_or_default(),
+            expired: $row.expired.unwrap_or_default(),
+        })
+    };
+}
+
+macro_rules! clinic {
+    ($row:ident) => {
+        match ($row.time_zone, $row.slot_minutes) {
+            (Some(time_zone), Some(slot_minutes)) => Some(Clinic {
+                rules: Rules {
+                    zone: time::zone(&time_zone).unwrap_or(jiff::tz::TimeZone::UTC),
+                    slot_minutes,
+                    min_notice_minutes: $row.min_notice_minutes.unwrap_or_default(),
+                    horizon_days: $row.horizon_days.unwrap_or_default(),
+                    hours: $row.hours.map(|Json(hours)| hours).unwrap_or_default(),
+                },
+                time_zone,
+                allow_overbooking: $row.allow_overbooking.unwrap_or_default(),
+                key_retention_days: $row.key_retention_days.unwrap_or_default(),
+            }),
+            _ => None,
+        }
+    };
+}
+
+macro_rules! slot {
+    ($row:ident, $patient:expr, $external_twin:expr) => {
+        Slot {
+            patient: $patient,
+            practitioner: match ($row.practitioner_active, $row.membership_active) {
+                (Some(true), Some(true)) => Reference::Active,
+                (Some(_), Some(_)) => Reference::Inactive,
+                _ => Reference::Unknown,
+            },
+            practitioner_hours: $row.practitioner_hours.map(|Json(hours)| hours),
+            operatory: reference($row.operatory_active),
+            service: reference($row.service_active),
+            minutes: $row.minutes.unwrap_or_default(),
+            buffer_minutes: $row.buffer_minutes.unwrap_or_default(),
+            closed: $row.closed.unwrap_or_default(),
+            overbooking_near: $row.overbooking_near.unwrap_or_default(),
+            held: $row.held.unwrap_or_default(),
+            twin: $row.twin,
+            external_twin: $external_twin,
+        }
+    };
+}
+
+async fn look_new(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, new: &NewRow) -> Result<Seen, StoreError> {
+    let row = sqlx::query_file!(
+        "src/store/look_new.sql",
+        credential,
+        new.clinic,
+        key,
+        now.to_sqlx(),
+        new.patient,
+        new.practitioner,
+        new.operatory,
+        new.service,
+        new.start.to_sqlx(),
+        new.end.map(ToSqlx::to_sqlx),
+        new.intent.as_ref().map(<[u8; 32]>::as_slice),
+        new.external.as_ref().map(|external| external.system.as_str()),
+        new.external.as_ref().map(|external| external.id.as_str()),
+    )
+    .fetch_one(connection)
+    .await?;
+    let patient = if row.patient_known == Some(true) { Reference::Active } else { Reference::Unknown };
+    let clinic = clinic!(row);
+    Ok(Seen {
+        credential: credential!(row, credential),
+        stored: stored!(row),
+        clinic_id: Some(new.clinic),
+        slot: clinic.is_some().then(|| slot!(row, patient, row.external_twin)),
+        clinic,
+        row: None,
+    })
+}
+
+async fn look_change(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, change: &Change) -> Result<Seen, StoreError> {
+    let row = sqlx::query_file!(
+        "src/store/look_change.sql",
+        credential,
+        change.id,
+        key,
+        now.to_sqlx(),
+        change.kind.as_str(),
+        change.practitioner,
+        change.operatory,
+        change.service,
+        change.start.map(ToSqlx::to_sqlx),
+        change.enters_slot,
+    )
+    .fetch_one(connection)
+    .await?;
+    let appointment = match (row.clinic_id, row.start, row.end) {
+        (Some(clinic_id), Some(start), Some(end)) => Some(Appointment {
+            id: change.id,
+            clinic_id,
+            kind: change.kind,
+            patient_id: row.patient_id,
+            practitioner_id: row.practitioner_id,
+            operatory_id: row.operatory_id,
+            service_id: row.service_id,
+            during: Span { start: start.to_jiff(), end: end.to_jiff() },
+            busy_until: row.busy_until.unwrap_or(end).to_jiff(),
+            time_zone: row.row_time_zone.unwrap_or_default(),
+            local_start: row.local_start.map(jiff_sqlx::DateTime::to_jiff).unwrap_or_default(),
+            status: status(row.status.as_deref()),
+            confirmed_at: row.confirmed_at.map(SqlTime::to_jiff),
+            overbooked: row.overbooked.unwrap_or_default(),
+            version: row.version.unwrap_or_default(),
+            schedule_version: row.schedule_version.unwrap_or_default(),
+            intent: row.intent.and_then(|intent| intent.try_into().ok()),
+            note: row.note,
+            block_reason: row.block_reason,
+            external: external(row.external_system, row.external_id),
+            cancel_reason: row.cancel_reason,
+            cancelled_by: row.cancelled_by,
+            created_at: row.created_at.map(SqlTime::to_jiff).unwrap_or_default(),
+            updated_at: row.updated_at.map(SqlTime::to_jiff).unwrap_or_default(),
+        }),
+        _ => None,
+    };
+    Ok(Seen {
+        credential: credential!(row, credential),
+        stored: stored!(row),
+        clinic_id: row.clinic_id,
+        clinic: clinic!(row),
+        slot: change.enters_slot.then(|| slot!(row, Reference::Active, None)),
+        row: appointment,
+    })
+}
+
+const fn reference(active: Option<bool>) -> Reference {
+    match active {
+        Some(true) => Reference::Active,
+        Some(false) => Reference::Inactive,
+        None => Reference::Unknown,
+    }
+}
+
+/// A status as stored; the table's check leaves no other text.
+pub(super) fn status(text: Option<&str>) -> Status {
+    text.and_then(Status::parse).unwrap_or(Status::Cancelled)
+}
+
+pub(super) fn external(system: Option<String>, id: Option<String>) -> Option<External> {
+    system.zip(id).map(|(system, id)| External { system, id })
+}
+
+fn caller(credential_id: Uuid, tenant_id: Uuid, subject: Option<String>, roles: Option<Vec<String>>, clinic_ids: Option<Vec<Uuid>>) -> Caller {
+    let roles = roles.unwrap_or_default().iter().filter_map(|role| Role::parse(role)).collect();
+    Caller { credential_id, tenant_id, subject: subject.unwrap_or_default(), roles, clinic_ids }
+}

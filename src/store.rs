@@ -1,6 +1,5 @@
 //! SQL and nothing else: statements, the rows they take and give, and the connections they run on.
 
-
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
 
@@ -9,7 +8,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, timeout_at};
 
+pub mod appointments;
 pub mod commit;
+pub mod credentials;
 pub mod look;
 pub mod schedule;
 
@@ -75,7 +76,10 @@ impl From<sqlx::Error> for StoreError {
         match (&error, state) {
             (_, Some(state)) if AGAIN.contains(&state.as_str()) => Self::Again(error.to_string()),
             (_, Some(state)) if AWAY.iter().any(|class| state.starts_with(class)) => Self::Gone(error.to_string()),
-            (sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed, None) => Self::Gone(error.to_string()),
+            (
+                sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed,
+                None,
+            ) => Self::Gone(error.to_string()),
             _ => Self::Broken(error),
         }
     }
@@ -115,7 +119,9 @@ impl Store {
             Err(PoolError::Timeout(_)) => return Err(StoreError::Late),
             Err(other) => return Err(StoreError::Gone(other.to_string())),
         };
-        let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else { return Err(StoreError::Late) };
+        let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else {
+            return Err(StoreError::Late);
+        };
         if let Err(StoreError::Gone(_)) = &answered {
             // Whatever is idle was opened to the same server, and would fail the same way one by one.
             self.0.retain(|_, _| false);
@@ -191,7 +197,8 @@ impl DerefMut for Lent {
 /// # Errors
 /// If the database cannot be reached, or holds a schema this release does not know.
 pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
-    let mut connection = PgConnection::connect_with(&database_url.parse::<PgConnectOptions>()?.disable_statement_logging()).await?;
+    let mut connection =
+        PgConnection::connect_with(&database_url.parse::<PgConnectOptions>()?.disable_statement_logging()).await?;
     sqlx::migrate!("./migrations").run(&mut connection).await?;
     connection.close().await
 }

@@ -35,7 +35,8 @@ impl Credential {
 /// A clinic that does not exist and one out of reach are the same 403; a row that does not exist, another tenant's and
 /// another clinic's are the same 404.
 pub fn admit<C: Command>(seen: &Seen, token: &Token, command: &C, now: Timestamp) -> Result<Caller, Problem> {
-    let credential = seen.credential.as_ref().filter(|credential| credential.accepts(token, now)).ok_or(Code::Unauthenticated)?;
+    let credential =
+        seen.credential.as_ref().filter(|credential| credential.accepts(token, now)).ok_or(Code::Unauthenticated)?;
     let caller = &credential.caller;
     if !caller.may(command.permission()) {
         return Err(Code::Forbidden.into());

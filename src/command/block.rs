@@ -71,7 +71,10 @@ impl Command for Block {
             (Some(_), Reference::Unknown) => Reference::Unknown,
             _ => Reference::Active,
         };
-        check_references(&[("practitioner_id", known(self.practitioner_id, slot.practitioner)), ("operatory_id", known(self.operatory_id, slot.operatory))])?;
+        check_references(&[
+            ("practitioner_id", known(self.practitioner_id, slot.practitioner)),
+            ("operatory_id", known(self.operatory_id, slot.operatory)),
+        ])?;
         let horizon = SignedDuration::from_hours(24 * i64::from(clinic.rules.horizon_days));
         if self.during.end <= moment.now {
             return Err(Refusal::Time(TimeRefusal::InThePast));
@@ -110,7 +113,8 @@ impl Command for Block {
             updated_at: moment.now,
         };
         let near = slot.overbooking_near || clinic.allow_overbooking;
-        let resources = if near { [self.practitioner_id, self.operatory_id].into_iter().flatten().collect() } else { vec![] };
+        let resources =
+            if near { [self.practitioner_id, self.operatory_id].into_iter().flatten().collect() } else { vec![] };
         let effect = Effect { resources, recheck: near, ..Effect::of(EventType::BlockCreated) };
         Ok(Decision { status: 201, row, act: Act::Insert(effect) })
     }

@@ -117,7 +117,11 @@ impl Command for Book {
         let effect = Effect {
             event: EventType::Booked,
             notices: notices("confirmation", self.start, moment.now),
-            resources: if slot.overbooking_near { [Some(self.practitioner_id), self.operatory_id].into_iter().flatten().collect() } else { vec![] },
+            resources: if slot.overbooking_near {
+                [Some(self.practitioner_id), self.operatory_id].into_iter().flatten().collect()
+            } else {
+                vec![]
+            },
             recheck: slot.overbooking_near,
         };
         Ok(Decision { status: 201, row, act: Act::Insert(effect) })

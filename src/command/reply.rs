@@ -35,7 +35,8 @@ pub fn of_row(status: u16, row: &Appointment) -> Reply {
 /// The answer that says no.
 #[must_use]
 pub fn of_problem(problem: &Problem) -> Reply {
-    let headers = StoredHeaders { content_type: Some("application/problem+json".to_owned()), ..StoredHeaders::default() };
+    let headers =
+        StoredHeaders { content_type: Some("application/problem+json".to_owned()), ..StoredHeaders::default() };
     Reply { status: problem.code.status(), headers, body: problem.to_bytes() }
 }
 

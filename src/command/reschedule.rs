@@ -73,9 +73,12 @@ impl Command for Reschedule {
     fn decide(&self, Moving { clinic, row, slot }: &Moving, moment: &Moment<'_>) -> Result<Decision, Refusal> {
         let next = self.moved(row, slot.minutes, slot.buffer_minutes, &clinic.time_zone, moment.now);
         let stays = next.during == row.during
-            && (next.practitioner_id, next.operatory_id, next.service_id) == (row.practitioner_id, row.operatory_id, row.service_id);
+            && (next.practitioner_id, next.operatory_id, next.service_id)
+                == (row.practitioner_id, row.operatory_id, row.service_id);
         // Deactivating stops new bookings only: what the visit has already may stay.
-        let newly = |asked: Option<Uuid>, has: Option<Uuid>, reference| if asked.is_none() || asked == has { Reference::Active } else { reference };
+        let newly = |asked: Option<Uuid>, has: Option<Uuid>, reference| {
+            if asked.is_none() || asked == has { Reference::Active } else { reference }
+        };
         check_references(&[
             ("practitioner_id", newly(self.practitioner_id, row.practitioner_id, slot.practitioner)),
             ("operatory_id", newly(self.operatory_id, row.operatory_id, slot.operatory)),
@@ -104,7 +107,10 @@ impl Command for Reschedule {
             event: EventType::Rescheduled,
             notices: notices("change", self.start, moment.now),
             // Every resource it leaves and enters: two moves into one slot would else wait for each other in a deadlock.
-            resources: [row.practitioner_id, row.operatory_id, next.practitioner_id, next.operatory_id].into_iter().flatten().collect(),
+            resources: [row.practitioner_id, row.operatory_id, next.practitioner_id, next.operatory_id]
+                .into_iter()
+                .flatten()
+                .collect(),
             recheck: slot.overbooking_near,
         };
         Ok(Decision { status: 200, row: Appointment { overbooked: slot.held, ..next }, act: Act::Change(effect) })
@@ -113,13 +119,16 @@ impl Command for Reschedule {
 
 impl Reschedule {
     /// The row as it would stand, its slot being free.
-    fn moved(&self, row: &Appointment, minutes: i32, buffer_minutes: i32, clinic_zone: &str, now: Timestamp) -> Appointment {
+    fn moved(
+        &self,
+        row: &Appointment,
+        minutes: i32,
+        buffer_minutes: i32,
+        clinic_zone: &str,
+        now: Timestamp,
+    ) -> Appointment {
         let same_service = self.service_id.is_none_or(|service| Some(service) == row.service_id);
-        let (minutes, buffer_minutes) = if same_service {
-            row.minutes()
-        } else {
-            (minutes, buffer_minutes)
-        };
+        let (minutes, buffer_minutes) = if same_service { row.minutes() } else { (minutes, buffer_minutes) };
         let during = Span::from_length(self.start, minutes);
         let (time_zone, local_start) = time::wall_clock(self.start, self.time_zone.as_deref(), clinic_zone);
         let mut next = row.next_schedule(now);
@@ -127,7 +136,9 @@ impl Reschedule {
         next.operatory_id = self.operatory_id.or(row.operatory_id);
         next.service_id = self.service_id.or(row.service_id);
         next.intent = match (row.patient_id, next.practitioner_id, next.service_id) {
-            (Some(patient), Some(practitioner), Some(service)) => Some(intent(patient, practitioner, service, self.start)),
+            (Some(patient), Some(practitioner), Some(service)) => {
+                Some(intent(patient, practitioner, service, self.start))
+            }
             _ => row.intent,
         };
         next.busy_until = Span::from_length(during.end, buffer_minutes).end;

@@ -67,7 +67,16 @@ impl Commands {
     /// Ready to run commands. `tasks` is what stopping waits for.
     #[must_use]
     pub fn new(store: Store, clock: Clock, ids: Ids, bounds: Bounds, tasks: TaskTracker) -> Self {
-        Self { store, clock, ids, bounds, tasks, registry: Registry::default(), lanes: Lanes::default(), replays: Replays::default() }
+        Self {
+            store,
+            clock,
+            ids,
+            bounds,
+            tasks,
+            registry: Registry::default(),
+            lanes: Lanes::default(),
+            replays: Replays::default(),
+        }
     }
 
     /// Executes a command in a task of its own: a caller that hangs up cannot cut it in half.
@@ -131,7 +140,8 @@ impl Commands {
         let mut pause = PAUSE_MILLIS.0;
         loop {
             let lane = (caller.tenant_id, run.command.lane());
-            let (turn, waited) = timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
+            let (turn, waited) =
+                timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
             // Whoever waited for the turn has seen what was true before it.
             let current = match seen.take().filter(|_| !waited) {
                 Some(seen) => seen,
@@ -164,7 +174,12 @@ impl Commands {
     }
 
     /// Decides on what was seen and commits.
-    async fn attempt<C: Command>(&self, run: &Run<'_, C>, seen: Seen, caller: &Caller) -> Result<Result<Answer, Again>, Problem> {
+    async fn attempt<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        seen: Seen,
+        caller: &Caller,
+    ) -> Result<Result<Answer, Again>, Problem> {
         let now = self.clock.now();
         let clinic_id = seen.clinic_id.ok_or(Code::Internal)?;
         if let (Some(stored), Some(key)) = (&seen.stored, run.request.key)
@@ -189,15 +204,28 @@ impl Commands {
                 write: Some((decision.row, decision.act)),
             },
             Err(refusal) => {
-                let problem = refusal.problem(&self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?);
+                let problem = refusal
+                    .problem(&self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?);
                 let expires_at = reply::keep_refusal(now);
-                Decided { reply: reply::of_problem(&problem), expires_at, target, code: Some(problem.code), write: None }
+                Decided {
+                    reply: reply::of_problem(&problem),
+                    expires_at,
+                    target,
+                    code: Some(problem.code),
+                    write: None,
+                }
             }
         };
-        let claim = run.request.key.map(|key| self.claim(run, caller.tenant_id, clinic_id, key, decided.expires_at)).transpose()?;
+        let claim = run
+            .request
+            .key
+            .map(|key| self.claim(run, caller.tenant_id, clinic_id, key, decided.expires_at))
+            .transpose()?;
         let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
         Ok(match outcome {
-            Outcome::Done => Ok(Answer { reply: decided.reply, replayed: false, expires_at: claim.map(|claim| claim.expires_at) }),
+            Outcome::Done => {
+                Ok(Answer { reply: decided.reply, replayed: false, expires_at: claim.map(|claim| claim.expires_at) })
+            }
             Outcome::OtherRunning => return Err(Code::IdempotencyKeyReused.into()),
             Outcome::SameRunning => Err(Again::SameRunning),
             Outcome::Stale => Err(Again::Soon),
@@ -251,7 +279,14 @@ impl Commands {
         Ok(availability::next_openings(&question, Some(wanted.practitioner)))
     }
 
-    fn claim<C: Command>(&self, run: &Run<'_, C>, tenant: Uuid, clinic: Uuid, key: KeyHash, expires_at: Timestamp) -> Result<Claim, Problem> {
+    fn claim<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        tenant: Uuid,
+        clinic: Uuid,
+        key: KeyHash,
+        expires_at: Timestamp,
+    ) -> Result<Claim, Problem> {
         let fingerprint = fingerprint_of(run, fingerprint::CURRENT).ok_or(Code::Internal)?;
         let (same_lock, key_lock) = key_locks(tenant, clinic, key, &fingerprint);
         Ok(Claim { key, fingerprint, fingerprint_version: fingerprint::CURRENT, same_lock, key_lock, expires_at })
@@ -274,7 +309,15 @@ impl Commands {
             traceparent: run.request.traceparent.clone(),
         };
         let operation = run.command.operation();
-        let commit = Commit { operation, asker: &asker, clinic, claim, reply: &decided.reply, now, audit_id: self.ids.uuid(now) };
+        let commit = Commit {
+            operation,
+            asker: &asker,
+            clinic,
+            claim,
+            reply: &decided.reply,
+            now,
+            audit_id: self.ids.uuid(now),
+        };
         let write = |mut lent: Lent| async move {
             let outcome = self.write(&mut lent, &commit, decided).await;
             (lent, outcome)
@@ -286,19 +329,30 @@ impl Commands {
         }
     }
 
-    async fn write(&self, connection: &mut PgConnection, commit: &Commit<'_>, decided: &Decided) -> Result<Outcome, StoreError> {
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        commit: &Commit<'_>,
+        decided: &Decided,
+    ) -> Result<Outcome, StoreError> {
         let written = |row: &Appointment, effect: &super::Effect| Written {
             row: row.clone(),
             event: effect.event,
             event_id: self.ids.uuid(commit.now),
             notices: effect.notices.iter().map(|notice| (self.ids.uuid(commit.now), *notice)).collect(),
-            resource_locks: effect.resources.iter().map(|id| resource_lock(commit.asker.caller.tenant_id, *id)).collect(),
+            resource_locks: effect
+                .resources
+                .iter()
+                .map(|id| resource_lock(commit.asker.caller.tenant_id, *id))
+                .collect(),
             recheck: effect.recheck,
         };
         match (&decided.write, commit.claim) {
             (Some((row, Act::Insert(effect))), _) => commit::insert(connection, commit, &written(row, effect)).await,
             (Some((row, Act::Change(effect))), _) => commit::change(connection, commit, &written(row, effect)).await,
-            (_, Some(claim)) => commit::answer(connection, commit, claim, decided.target, decided.code.map(Code::as_str)).await,
+            (_, Some(claim)) => {
+                commit::answer(connection, commit, claim, decided.target, decided.code.map(Code::as_str)).await
+            }
             // Without a key there is nothing to remember.
             (_, None) => Ok(Outcome::Done),
         }

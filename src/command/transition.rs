@@ -82,7 +82,9 @@ impl Command for Transition {
         // The arrows of API.md, "Appointments".
         let drawn = matches!(
             (&self.to, row.status),
-            (To::Confirmed | To::Arrived | To::NoShow, Booked) | (To::Fulfilled, Arrived) | (To::Cancelled { .. }, Booked | Arrived)
+            (To::Confirmed | To::Arrived | To::NoShow, Booked)
+                | (To::Fulfilled, Arrived)
+                | (To::Cancelled { .. }, Booked | Arrived)
         );
         if !is_so && !drawn {
             return Err(Refusal::TransitionNotAllowed(row.status));
@@ -99,7 +101,10 @@ impl Command for Transition {
             To::NoShow => (Appointment { status: NoShow, ..row.next_schedule(now) }, EventType::NoShow),
             To::Cancelled { reason } => {
                 let (cancel_reason, cancelled_by) = (reason.clone(), Some(moment.caller.subject.clone()));
-                (Appointment { status: Cancelled, cancel_reason, cancelled_by, ..row.next_schedule(now) }, EventType::Cancelled)
+                (
+                    Appointment { status: Cancelled, cancel_reason, cancelled_by, ..row.next_schedule(now) },
+                    EventType::Cancelled,
+                )
             }
         };
         let mut effect = Effect::of(event);

@@ -22,8 +22,14 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 6] =
-        [Self::ClinicAdmin, Self::FrontDesk, Self::Integration, Self::AppointmentReplayOperator, Self::LedgerApprover, Self::PmsWorker];
+    pub const ALL: [Self; 6] = [
+        Self::ClinicAdmin,
+        Self::FrontDesk,
+        Self::Integration,
+        Self::AppointmentReplayOperator,
+        Self::LedgerApprover,
+        Self::PmsWorker,
+    ];
 
     /// As it is written in JSON and SQL.
     #[must_use]
@@ -69,7 +75,9 @@ impl Permission {
         use Role::{AppointmentReplayOperator, ClinicAdmin, FrontDesk, Integration, LedgerApprover};
         match self {
             Self::Administer => matches!(role, ClinicAdmin),
-            Self::ReadDirectory => matches!(role, ClinicAdmin | FrontDesk | Integration | AppointmentReplayOperator | LedgerApprover),
+            Self::ReadDirectory => {
+                matches!(role, ClinicAdmin | FrontDesk | Integration | AppointmentReplayOperator | LedgerApprover)
+            }
             Self::Patients | Self::WriteAppointments => matches!(role, ClinicAdmin | FrontDesk | Integration),
             Self::ReadAppointments => matches!(role, ClinicAdmin | FrontDesk | Integration | AppointmentReplayOperator),
             Self::Overrule => matches!(role, ClinicAdmin | FrontDesk),

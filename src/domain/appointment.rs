@@ -147,7 +147,8 @@ impl Appointment {
     /// Minutes of the visit and of its buffer. Both are at most a day, so they fit.
     #[must_use]
     pub fn minutes(&self) -> (i32, i32) {
-        let between = |start: Timestamp, end: Timestamp| i32::try_from(end.duration_since(start).as_mins()).unwrap_or(0);
+        let between =
+            |start: Timestamp, end: Timestamp| i32::try_from(end.duration_since(start).as_mins()).unwrap_or(0);
         (between(self.during.start, self.during.end), between(self.during.end, self.busy_until))
     }
 

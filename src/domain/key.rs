@@ -23,7 +23,9 @@ pub fn parse(value: &[u8]) -> Result<KeyHash, InvalidKey> {
     let key = if value.starts_with(b"\"") {
         let item: sfv::Item = sfv::Parser::new(value).parse().map_err(|_| InvalidKey)?;
         match item {
-            sfv::Item { bare_item: sfv::BareItem::String(text), params } if params.is_empty() => text.as_str().to_owned().into_bytes(),
+            sfv::Item { bare_item: sfv::BareItem::String(text), params } if params.is_empty() => {
+                text.as_str().to_owned().into_bytes()
+            }
             _ => return Err(InvalidKey),
         }
     } else {
@@ -53,8 +55,20 @@ mod tests {
     #[test]
     fn what_is_no_key_is_refused() {
         let long = "x".repeat(256);
-        let broken: [&[u8]; 12] =
-            [b"", b"\"\"", b"\"k", b"\"a\\x\"", b"\"k\";p=1", b"\"a\", \"b\"", b"a b", b"a\tb", b"\x7f", "é".as_bytes(), b"\xff", long.as_bytes()];
+        let broken: [&[u8]; 12] = [
+            b"",
+            b"\"\"",
+            b"\"k",
+            b"\"a\\x\"",
+            b"\"k\";p=1",
+            b"\"a\", \"b\"",
+            b"a b",
+            b"a\tb",
+            b"\x7f",
+            "é".as_bytes(),
+            b"\xff",
+            long.as_bytes(),
+        ];
         for value in broken {
             assert_eq!(parse(value), Err(InvalidKey), "{value:?}");
         }

@@ -77,7 +77,9 @@ impl Code {
     #[must_use]
     pub const fn retry_after(self) -> Option<u32> {
         match self {
-            Self::IdempotencyInFlight | Self::RateLimited | Self::IdempotencyWaitersExceeded | Self::Unavailable => Some(1),
+            Self::IdempotencyInFlight | Self::RateLimited | Self::IdempotencyWaitersExceeded | Self::Unavailable => {
+                Some(1)
+            }
             _ => None,
         }
     }

@@ -70,10 +70,12 @@ impl Refusal {
     pub fn problem(&self, openings: &[Opening]) -> Problem {
         match self {
             Self::UnknownReference(field) => {
-                Problem::new(Code::UnknownReference, format!("This clinic has no such {}.", noun(field))).with("field", field)
+                Problem::new(Code::UnknownReference, format!("This clinic has no such {}.", noun(field)))
+                    .with("field", field)
             }
             Self::InactiveReference(field) => {
-                Problem::new(Code::InactiveReference, format!("The {} takes no new bookings.", noun(field))).with("field", field)
+                Problem::new(Code::InactiveReference, format!("The {} takes no new bookings.", noun(field)))
+                    .with("field", field)
             }
             Self::Time(refusal) => match refusal {
                 TimeRefusal::InThePast => Code::InThePast,
@@ -85,10 +87,12 @@ impl Refusal {
             .into(),
             Self::OverbookingNotAllowed => Code::OverbookingNotAllowed.into(),
             Self::TransitionNotAllowed(from) => {
-                Problem::new(Code::TransitionNotAllowed, format!("The appointment is {}.", from.as_str())).with("status_now", from)
+                Problem::new(Code::TransitionNotAllowed, format!("The appointment is {}.", from.as_str()))
+                    .with("status_now", from)
             }
             Self::VersionMismatch(current) => {
-                Problem::new(Code::VersionMismatch, format!("The appointment is at version {current}.")).with("version", current)
+                Problem::new(Code::VersionMismatch, format!("The appointment is at version {current}."))
+                    .with("version", current)
             }
             Self::DuplicateIntent(id) => Problem::from(Code::DuplicateIntent).with("appointment_id", id),
             Self::SlotTaken(_) => Problem::from(Code::SlotTaken).with("next_openings", openings),

@@ -126,7 +126,11 @@ fn columns(notices: &[(Uuid, Notice)]) -> (Vec<Uuid>, Vec<String>, Vec<jiff_sqlx
 ///
 /// # Errors
 /// As [`StoreError`]; [`StoreError::Again`] when a constraint was tripped, and then nothing was written.
-pub async fn insert(connection: &mut PgConnection, commit: &Commit<'_>, written: &Written) -> Result<Outcome, StoreError> {
+pub async fn insert(
+    connection: &mut PgConnection,
+    commit: &Commit<'_>,
+    written: &Written,
+) -> Result<Outcome, StoreError> {
     let Written { row, .. } = written;
     let (notice_ids, kinds, due_at) = columns(&written.notices);
     let done = sqlx::query_file!(
@@ -186,7 +190,11 @@ pub async fn insert(connection: &mut PgConnection, commit: &Commit<'_>, written:
 ///
 /// # Errors
 /// As [`insert`].
-pub async fn change(connection: &mut PgConnection, commit: &Commit<'_>, written: &Written) -> Result<Outcome, StoreError> {
+pub async fn change(
+    connection: &mut PgConnection,
+    commit: &Commit<'_>,
+    written: &Written,
+) -> Result<Outcome, StoreError> {
     let Written { row, .. } = written;
     let (notice_ids, kinds, due_at) = columns(&written.notices);
     let done = sqlx::query_file!(
@@ -247,7 +255,13 @@ pub async fn change(connection: &mut PgConnection, commit: &Commit<'_>, written:
 ///
 /// # Errors
 /// As [`insert`].
-pub async fn answer(connection: &mut PgConnection, commit: &Commit<'_>, claim: &Claim, target: Option<Uuid>, code: Option<&str>) -> Result<Outcome, StoreError> {
+pub async fn answer(
+    connection: &mut PgConnection,
+    commit: &Commit<'_>,
+    claim: &Claim,
+    target: Option<Uuid>,
+    code: Option<&str>,
+) -> Result<Outcome, StoreError> {
     let done = sqlx::query_file!(
         "src/store/answer.sql",
         commit.asker.caller.tenant_id,
@@ -280,7 +294,15 @@ pub async fn answer(connection: &mut PgConnection, commit: &Commit<'_>, claim: &
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn forget(connection: &mut PgConnection, tenant: Uuid, clinic: Uuid, key: KeyHash, now: Timestamp) -> Result<(), StoreError> {
-    sqlx::query_file!("src/store/forget.sql", tenant, clinic, key.0.as_slice(), now.to_sqlx()).execute(connection).await?;
+pub async fn forget(
+    connection: &mut PgConnection,
+    tenant: Uuid,
+    clinic: Uuid,
+    key: KeyHash,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    sqlx::query_file!("src/store/forget.sql", tenant, clinic, key.0.as_slice(), now.to_sqlx())
+        .execute(connection)
+        .await?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The two looks: what a command reads, in one statement and so in one snapshot.
 
 use jiff::Timestamp;
-use jiff_sqlx::{ToSqlx, Timestamp as SqlTime};
+use jiff_sqlx::{Timestamp as SqlTime, ToSqlx};
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -194,7 +194,13 @@ pub struct Seen {
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn look(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, question: &Question) -> Result<Seen, StoreError> {
+pub async fn look(
+    connection: &mut PgConnection,
+    credential: Uuid,
+    key: Option<&[u8]>,
+    now: Timestamp,
+    question: &Question,
+) -> Result<Seen, StoreError> {
     match question {
         Question::New(new) => look_new(connection, credential, key, now, new).await,
         Question::Change(change) => look_change(connection, credential, key, now, change).await,
@@ -271,7 +277,13 @@ macro_rules! slot {
     };
 }
 
-async fn look_new(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, new: &NewRow) -> Result<Seen, StoreError> {
+async fn look_new(
+    connection: &mut PgConnection,
+    credential: Uuid,
+    key: Option<&[u8]>,
+    now: Timestamp,
+    new: &NewRow,
+) -> Result<Seen, StoreError> {
     let row = sqlx::query_file!(
         "src/store/look_new.sql",
         credential,
@@ -302,7 +314,13 @@ async fn look_new(connection: &mut PgConnection, credential: Uuid, key: Option<&
     })
 }
 
-async fn look_change(connection: &mut PgConnection, credential: Uuid, key: Option<&[u8]>, now: Timestamp, change: &Change) -> Result<Seen, StoreError> {
+async fn look_change(
+    connection: &mut PgConnection,
+    credential: Uuid,
+    key: Option<&[u8]>,
+    now: Timestamp,
+    change: &Change,
+) -> Result<Seen, StoreError> {
     let row = sqlx::query_file!(
         "src/store/look_change.sql",
         credential,
@@ -374,7 +392,13 @@ pub(super) fn external(system: Option<String>, id: Option<String>) -> Option<Ext
     system.zip(id).map(|(system, id)| External { system, id })
 }
 
-fn caller(credential_id: Uuid, tenant_id: Uuid, subject: Option<String>, roles: Option<Vec<String>>, clinic_ids: Option<Vec<Uuid>>) -> Caller {
+pub(super) fn caller(
+    credential_id: Uuid,
+    tenant_id: Uuid,
+    subject: Option<String>,
+    roles: Option<Vec<String>>,
+    clinic_ids: Option<Vec<Uuid>>,
+) -> Caller {
     let roles = roles.unwrap_or_default().iter().filter_map(|role| Role::parse(role)).collect();
     Caller { credential_id, tenant_id, subject: subject.unwrap_or_default(), roles, clinic_ids }
 }

@@ -30,7 +30,14 @@ pub struct Plan {
 impl Plan {
     /// The question of what is free in the range, for a visit of that length.
     #[must_use]
-    pub fn question<'a>(&'a self, rules: &'a Rules, minutes: i32, buffer_minutes: i32, range: Span, now: Timestamp) -> Question<'a> {
+    pub fn question<'a>(
+        &'a self,
+        rules: &'a Rules,
+        minutes: i32,
+        buffer_minutes: i32,
+        range: Span,
+        now: Timestamp,
+    ) -> Question<'a> {
         Question {
             rules,
             closures: &self.closures,
@@ -57,16 +64,28 @@ pub async fn read(
     operatory: Option<Uuid>,
 ) -> Result<Plan, StoreError> {
     let until = Span::from_length(range.end, LONGEST_VISIT).end;
-    let rows = sqlx::query_file!("src/store/schedule.sql", tenant, clinic, range.start.to_sqlx(), until.to_sqlx(), practitioner, operatory)
-        .fetch_all(connection)
-        .await?;
+    let rows = sqlx::query_file!(
+        "src/store/schedule.sql",
+        tenant,
+        clinic,
+        range.start.to_sqlx(),
+        until.to_sqlx(),
+        practitioner,
+        operatory
+    )
+    .fetch_all(connection)
+    .await?;
     let mut plan = Plan { operatory_busy: operatory.map(|_| Vec::new()), ..Plan::default() };
     let mut busy: HashMap<Uuid, Vec<Span>> = HashMap::new();
     for row in rows {
         let span = row.start.zip(row.end).map(|(start, end)| Span { start: start.to_jiff(), end: end.to_jiff() });
         match (row.kind.as_str(), row.id, span) {
             ("person", Some(practitioner_id), _) => {
-                plan.people.push(Person { practitioner_id, hours: row.hours.map(|Json(hours)| hours), busy: Vec::new() });
+                plan.people.push(Person {
+                    practitioner_id,
+                    hours: row.hours.map(|Json(hours)| hours),
+                    busy: Vec::new(),
+                });
             }
             ("busy", Some(id), Some(span)) => busy.entry(id).or_default().push(span),
             ("operatory", _, Some(span)) => plan.operatory_busy.get_or_insert_default().push(span),

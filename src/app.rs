@@ -1,0 +1,232 @@
+//! The service: its parts put together, its start and its stop.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::clock::{Clock, Ids};
+use crate::command::Bounds;
+use crate::command::run::Commands;
+use crate::config::Config;
+use crate::domain::problem::{Code, Problem};
+use crate::http;
+use crate::http::edge::RequestIds;
+use crate::http::guard::SignedIn;
+use crate::store::credentials::{self, RefusedCall};
+use crate::store::look::Credential;
+use crate::store::{Lent, Store, StoreError};
+
+/// How old a copy of a credential may be that lets a command's request in.
+const COPY_AGE: Duration = Duration::from_secs(5);
+
+/// Copies of credentials kept at the most; beyond that all are forgotten and read again.
+const COPIES: usize = 10_000;
+
+/// How long a read tries again when the database is away.
+const READ_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Refusals of one credential noted in the audit: this many a second.
+const NOTED_A_SECOND: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
+
+/// The parts every handler can reach.
+pub struct App {
+    /// Its knobs.
+    pub config: Config,
+    /// Its database.
+    pub store: Store,
+    /// Its time.
+    pub clock: Clock,
+    /// Its ids.
+    pub ids: Ids,
+    /// The command path.
+    pub commands: Arc<Commands>,
+    /// Copies of credentials.
+    pub credentials: Copies,
+    /// Rate limits.
+    pub limits: Limits,
+    /// What `/metrics` shows.
+    pub metrics: Option<PrometheusHandle>,
+    /// What stopping waits for.
+    pub tasks: TaskTracker,
+}
+
+/// Rate limits; none where switched off.
+pub struct Limits {
+    /// By client address, before the credential is looked at.
+    pub address: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    /// By credential.
+    pub credential: Option<DefaultKeyedRateLimiter<Uuid>>,
+    noted: DefaultKeyedRateLimiter<Uuid>,
+}
+
+impl Limits {
+    fn new(config: &Config) -> Self {
+        let quota = |rate: u32, burst: u32| {
+            Some(Quota::per_second(NonZeroU32::new(rate)?).allow_burst(NonZeroU32::new(burst)?))
+        };
+        Self {
+            address: quota(config.rate_per_address, config.rate_per_address).map(RateLimiter::keyed),
+            credential: quota(config.rate_per_credential, config.rate_per_credential.saturating_mul(2))
+                .map(RateLimiter::keyed),
+            noted: RateLimiter::keyed(Quota::per_second(NOTED_A_SECOND)),
+        }
+    }
+
+    /// Forgets callers who have been quiet, so that memory does not grow with the number of addresses seen.
+    pub fn forget_the_quiet(&self) {
+        self.address.iter().for_each(RateLimiter::retain_recent);
+        self.credential.iter().for_each(RateLimiter::retain_recent);
+        self.noted.retain_recent();
+    }
+}
+
+/// Copies of credentials, seconds old: they may let a command's request in, and its look decides.
+#[derive(Default)]
+pub struct Copies(Mutex<HashMap<Uuid, (Credential, Instant)>>);
+
+impl Copies {
+    /// The copy, if there is one that is young enough.
+    #[must_use]
+    pub fn copy(&self, id: Uuid) -> Option<Credential> {
+        let copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.get(&id).filter(|(_, at)| at.elapsed() < COPY_AGE).map(|(credential, _)| credential.clone())
+    }
+
+    fn keep(&self, credential: &Credential) {
+        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if copies.len() >= COPIES {
+            copies.clear();
+        }
+        copies.insert(credential.caller.credential_id, (credential.clone(), Instant::now()));
+    }
+}
+
+impl App {
+    /// Puts the parts together. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// If the database's URL is not one of Postgres's.
+    pub fn new(
+        config: Config,
+        database_url: &str,
+        clock: Clock,
+        ids: Ids,
+        metrics: Option<PrometheusHandle>,
+    ) -> Result<Arc<Self>, sqlx::Error> {
+        let store = Store::new(database_url, config.database_connections, "oncebook")?;
+        let tasks = TaskTracker::new();
+        let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
+        let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));
+        let limits = Limits::new(&config);
+        Ok(Arc::new(Self {
+            config,
+            store,
+            clock,
+            ids,
+            commands,
+            credentials: Copies::default(),
+            limits,
+            metrics,
+            tasks,
+        }))
+    }
+
+    /// Runs a statement that may be repeated, while the database comes and goes.
+    ///
+    /// # Errors
+    /// 503 when it stays away, 500 for a fault of ours.
+    pub async fn read<T, F>(&self, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
+    where
+        F: Future<Output = (Lent, Result<T, StoreError>)>,
+    {
+        let deadline = Instant::now() + READ_PATIENCE;
+        loop {
+            match self.store.once(deadline, &statement).await {
+                Ok(answer) => return Ok(answer),
+                Err(StoreError::Late) => return Err(Code::Unavailable.into()),
+                Err(StoreError::Broken(error)) => {
+                    tracing::error!(%error, "a statement failed");
+                    return Err(Code::Internal.into());
+                }
+                Err(_) if Instant::now() >= deadline => return Err(Code::Unavailable.into()),
+                Err(_) => sleep(Duration::from_millis(5 + self.ids.below(50))).await,
+            }
+        }
+    }
+
+    /// Reads a credential as it stands now.
+    ///
+    /// # Errors
+    /// As [`App::read`].
+    pub async fn read_credential(&self, id: Uuid) -> Result<Option<Credential>, Problem> {
+        let found = self
+            .read(|mut lent| async move {
+                let found = credentials::find(&mut lent, id).await;
+                (lent, found)
+            })
+            .await?;
+        if let Some(credential) = &found {
+            self.credentials.keep(credential);
+        }
+        Ok(found)
+    }
+
+    /// Notes a signed-in caller's 403 in the audit, so many a second; other answers are noted by whoever gave them.
+    pub fn note_refusal(
+        self: &Arc<Self>,
+        signed_in: &SignedIn,
+        ids: &RequestIds,
+        method: &str,
+        path: &str,
+        code: Option<Code>,
+    ) {
+        if code != Some(Code::Forbidden) || self.limits.noted.check_key(&signed_in.caller.credential_id).is_err() {
+            return;
+        }
+        let at = self.clock.now();
+        let refused = Arc::new(RefusedCall {
+            caller: signed_in.caller.clone(),
+            operation: format!("{method} {path}"),
+            request_id: ids.ours,
+            caller_request_id: ids.callers.clone(),
+            at,
+            id: self.ids.uuid(at),
+        });
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let note = |mut lent: Lent| {
+                let refused = Arc::clone(&refused);
+                async move {
+                    let noted = credentials::note_refusal(&mut lent, &refused).await;
+                    (lent, noted)
+                }
+            };
+            if let Err(problem) = app.read(note).await {
+                tracing::warn!(code = problem.code.as_str(), "a refusal could not be noted");
+            }
+        });
+    }
+
+    /// Serves the API until told to stop; then finishes what runs and refuses what comes.
+    ///
+    /// # Errors
+    /// If the listener fails.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
+        let service = http::router(&self).into_make_service_with_connect_info::<SocketAddr>();
+        axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await?;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.store.close();
+        Ok(())
+    }
+}

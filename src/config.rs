@@ -1,0 +1,61 @@
+//! The knobs, and the only place that reads the environment.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::Args;
+
+/// What `oncebook serve` can be told, by flag or by environment.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// Where the API listens.
+    #[arg(long, env = "ONCEBOOK_LISTEN", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Where metrics and readiness listen; with the API when unset.
+    #[arg(long, env = "ONCEBOOK_ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
+    /// Connections to Postgres at the most.
+    #[arg(long, env = "ONCEBOOK_DATABASE_CONNECTIONS", default_value_t = 16)]
+    pub database_connections: usize,
+    /// Requests a second from one address (0: no limit).
+    #[arg(long, env = "ONCEBOOK_RATE_PER_ADDRESS", default_value_t = 200)]
+    pub rate_per_address: u32,
+    /// Requests a second with one credential (0: no limit); bursts of twice as many pass.
+    #[arg(long, env = "ONCEBOOK_RATE_PER_CREDENTIAL", default_value_t = 50)]
+    pub rate_per_credential: u32,
+    /// Addresses of proxies whose X-Forwarded-For is believed.
+    #[arg(long, env = "ONCEBOOK_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Origins a browser may call from; none: same origin only.
+    #[arg(long, env = "ONCEBOOK_CORS_ORIGINS", value_delimiter = ',')]
+    pub cors_origins: Vec<String>,
+    /// A command takes no longer than this many seconds, then 503.
+    #[arg(long, env = "ONCEBOOK_COMMAND_TIMEOUT", default_value = "5", value_parser = seconds)]
+    pub command_timeout: Duration,
+    /// A duplicate waits this many seconds for the first, then 409.
+    #[arg(long, env = "ONCEBOOK_IDEMPOTENCY_WAIT", default_value = "2", value_parser = seconds)]
+    pub idempotency_wait: Duration,
+}
+
+/// Parses a number of seconds, fractions allowed.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "a number of seconds is wanted, such as 2 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(number)
+        .ok()
+        .filter(|wait| !wait.is_zero())
+        .ok_or_else(|| "more than 0 seconds are wanted".to_owned())
+}
+
+/// The PATH, for whoever looks for programs.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one home of the environment")]
+pub fn path() -> Option<std::ffi::OsString> {
+    std::env::var_os("PATH")
+}
+
+/// What `ONCEBOOK_LOG_FILTER` says of what is logged (tracing's filter syntax).
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one home of the environment")]
+pub fn log_filter() -> Option<String> {
+    std::env::var("ONCEBOOK_LOG_FILTER").ok()
+}

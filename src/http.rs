@@ -1,0 +1,82 @@
+//! REST: the router, and what happens to every request before and after its handler.
+//!
+//! Order of checks (API.md, "Who may do what"): flood limit, credential, its rate, role, size, media type, shape and key;
+//! then the command or the read takes over. Handlers parse, hand over and render; they decide nothing.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::domain::access::Permission;
+use crate::domain::problem::Code;
+
+pub mod appointments;
+pub mod ask;
+pub mod blocks;
+pub mod edge;
+pub mod fields;
+pub mod guard;
+pub mod params;
+pub mod problem;
+
+use guard::{Guard, guard};
+
+/// Routes of commands: the credential is checked again in the command's own look.
+fn commands(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
+    routes.route_layer(from_fn_with_state(Guard::of_command(app, permission), guard))
+}
+
+/// Routes of reads and of changes to the directory: the credential is read anew for each request.
+fn fresh(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
+    routes.route_layer(from_fn_with_state(Guard::fresh(app, permission), guard))
+}
+
+/// The API's routes, each with the permission of API.md's role table.
+fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
+    use Permission::{Overrule, ReadAppointments, WriteAppointments};
+    let new = OpenApiRouter::new;
+    new()
+        .merge(commands(
+            app,
+            WriteAppointments,
+            new()
+                .routes(routes!(appointments::book))
+                .routes(routes!(appointments::note))
+                .routes(routes!(appointments::reschedule))
+                .routes(routes!(appointments::confirm))
+                .routes(routes!(appointments::check_in))
+                .routes(routes!(appointments::complete))
+                .routes(routes!(appointments::no_show))
+                .routes(routes!(appointments::cancel))
+                .routes(routes!(blocks::block))
+                .routes(routes!(blocks::unblock)),
+        ))
+        .merge(commands(app, Overrule, new().routes(routes!(appointments::reopen))))
+        .merge(fresh(app, ReadAppointments, new().routes(routes!(appointments::get))))
+}
+
+/// The whole service.
+pub fn router(app: &Arc<App>) -> Router {
+    let (router, _document) = api(app).split_for_parts();
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(app), edge::flood))
+        .layer(edge::cors(app))
+        .layer(from_fn_with_state(Arc::clone(app), edge::edge))
+        .with_state(Arc::clone(app))
+}
+
+async fn not_found() -> Response {
+    problem::respond(&Code::NotFound.into())
+}
+
+async fn method_not_allowed(_: Request) -> Response {
+    problem::respond(&Code::MethodNotAllowed.into()).into_response()
+}

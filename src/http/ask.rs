@@ -1,0 +1,233 @@
+//! What a command's request brings: its body, its key, its precondition. One extractor, so that the checks keep their order:
+//! size, media type, shape, key.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+
+use super::edge::RequestIds;
+use super::guard::SignedIn;
+use super::problem::Refused;
+use crate::app::App;
+use crate::command::{Answer, Command, IfMatch, Request as Asked};
+use crate::domain::key::{self, KeyHash};
+use crate::domain::problem::{Code, Problem};
+
+/// Largest body, in bytes (API.md, "Problems").
+const LARGEST: usize = 64 * 1024;
+
+/// A command's request, read.
+pub struct Ask<T> {
+    /// Who asks, and with which key.
+    pub asked: Asked,
+    /// The body; an empty one reads like `{}`.
+    pub body: T,
+}
+
+/// The same for the one command that needs no key.
+pub struct AskWithoutKey {
+    /// Who asks.
+    pub asked: Asked,
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
+        let (asked, bytes) = read(request).await?;
+        let body = parse(&bytes)?;
+        let key = key_of(&asked.1)?;
+        Ok(Self { asked: Asked { key: Some(key), ..asked.0 }, body })
+    }
+}
+
+impl FromRequest<Arc<App>> for AskWithoutKey {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
+        let (asked, bytes) = read(request).await?;
+        parse::<Nothing>(&bytes)?;
+        Ok(Self { asked: asked.0 })
+    }
+}
+
+/// A JSON body on its own, for requests that need no key.
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
+        no_query(&request)?;
+        let (parts, body) = request.into_parts();
+        Ok(Self(parse(&bytes(&parts.headers, body).await?)?))
+    }
+}
+
+/// A body without members.
+#[derive(serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
+    let queried = no_query(&request);
+    let (parts, body) = request.into_parts();
+    let bytes = bytes(&parts.headers, body).await?;
+    queried?;
+    let signed_in = parts.extensions.get::<SignedIn>().ok_or(Code::Internal)?;
+    let ids = parts.extensions.get::<RequestIds>().ok_or(Code::Internal)?;
+    let asked = Asked {
+        token: signed_in.token,
+        key: None,
+        if_match: if_match(&parts.headers)?,
+        request_id: ids.ours,
+        caller_request_id: ids.callers.clone(),
+        traceparent: traceparent(&parts.headers),
+    };
+    Ok(((asked, parts.headers), bytes))
+}
+
+/// The body's bytes: not too many, and JSON by their own account.
+async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > LARGEST) {
+        return Err(Code::BodyTooLarge.into());
+    }
+    let bytes = match to_bytes(body, LARGEST).await {
+        Ok(bytes) => bytes,
+        Err(error) if is_too_large(&error) => return Err(Code::BodyTooLarge.into()),
+        Err(_) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
+    };
+    let encoded = headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let is_json = || {
+        let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())?;
+        let essence = value.split(';').next()?.trim();
+        Some(essence.eq_ignore_ascii_case("application/json"))
+    };
+    if !bytes.is_empty() && (encoded || is_json() != Some(true)) {
+        return Err(Code::UnsupportedMediaType.into());
+    }
+    Ok(bytes.to_vec())
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.to_string().contains("length limit exceeded") {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Reads a body strictly: unknown and duplicate members, trailing text and anything that is not UTF-8 are refused.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let body = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let pointer =
+            if path == "." { String::new() } else { format!("/{}", path.replace(['.', '['], "/").replace(']', "")) };
+        Problem::malformed(&pointer, clean(&error.into_inner().to_string()))
+    })?;
+    reader.end().map_err(|error| Problem::malformed("", clean(&error.to_string())))?;
+    Ok(body)
+}
+
+/// serde's messages quote the input; a long one is cut, and where in the text it was says nothing to a caller.
+fn clean(message: &str) -> String {
+    let message = message.split(" at line ").next().unwrap_or_default();
+    message.chars().filter(|character| !character.is_control()).take(200).collect()
+}
+
+/// These requests have no query parameters.
+fn no_query(request: &Request) -> Result<(), Problem> {
+    match request.uri().query() {
+        Some(query) if !query.is_empty() => Err(Problem::malformed("query", "This operation has no query parameters.")),
+        _ => Ok(()),
+    }
+}
+
+/// The one `Idempotency-Key` line.
+///
+/// # Errors
+/// Missing, twice or not valid: 400, so that nothing is ever executed without the protection the caller meant.
+pub fn key_of(headers: &HeaderMap) -> Result<KeyHash, Problem> {
+    let mut lines = headers.get_all("idempotency-key").iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Err(Code::IdempotencyKeyMissing.into()),
+        (Some(line), None) => {
+            key::parse(line.as_bytes()).map_err(|error| Problem::new(Code::IdempotencyKeyInvalid, format!("{error}.")))
+        }
+        (Some(_), Some(_)) => Err(Problem::new(Code::IdempotencyKeyInvalid, "There are two Idempotency-Key lines.")),
+    }
+}
+
+/// `If-Match` (RFC 9110, section 13.1.1): `*`, or a list of entity tags, compared strongly.
+fn if_match(headers: &HeaderMap) -> Result<IfMatch, Problem> {
+    let malformed = || Problem::malformed("If-Match", "If-Match takes * or entity tags such as \"1\".");
+    let mut versions = Vec::new();
+    for line in headers.get_all(header::IF_MATCH) {
+        let line = line.to_str().map_err(|_| malformed())?.trim();
+        if line == "*" {
+            return Ok(IfMatch::Any);
+        }
+        for tag in line.split(',').map(str::trim) {
+            let weak = tag.starts_with("W/");
+            let opaque = tag
+                .strip_prefix("W/")
+                .unwrap_or(tag)
+                .strip_prefix('"')
+                .and_then(|tag| tag.strip_suffix('"'))
+                .ok_or_else(malformed)?;
+            // A weak tag, or one we never gave out, matches no version there is.
+            versions.push(if weak { None } else { opaque.parse().ok() }.unwrap_or(-1));
+        }
+    }
+    Ok(if versions.is_empty() { IfMatch::Any } else { IfMatch::Versions(versions) })
+}
+
+/// W3C trace context, if it is well formed (version 00).
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("traceparent")?.to_str().ok()?;
+    let parts: Vec<&str> = value.split('-').collect();
+    let hex = |part: &str, length| {
+        part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let [version, trace, parent, flags] = parts.as_slice() else { return None };
+    (*version == "00" && hex(trace, 32) && hex(parent, 16) && hex(flags, 2)).then(|| value.to_owned())
+}
+
+/// Executes a command and renders its answer.
+pub async fn execute<C: Command>(app: &App, asked: Asked, command: C) -> Result<Response, Refused> {
+    Ok(render(app.commands.execute(asked, command).await?))
+}
+
+/// The stored bytes, and what goes with them.
+fn render(answer: Answer) -> Response {
+    let status = StatusCode::from_u16(answer.reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let stored = answer.reply.headers;
+    let mut response = (status, answer.reply.body).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    let with = [
+        ("content-type", stored.content_type),
+        ("etag", stored.etag),
+        ("location", stored.location),
+        ("idempotency-expires", answer.expires_at.map(|at| at.to_string())),
+        ("idempotent-replayed", answer.expires_at.map(|_| answer.replayed.to_string())),
+    ];
+    for (name, value) in with {
+        if let Some(value) = value.and_then(|value| value.parse().ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}

@@ -1,0 +1,136 @@
+//! The outermost layer: a request's id, the flood limit, CORS, what every response carries, and one line in the log.
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use tokio::time::Instant;
+use tower::ServiceExt;
+use tower_http::catch_panic::CatchPanic;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use uuid::Uuid;
+
+use super::guard::SignedIn;
+use super::problem::respond;
+use crate::app::App;
+use crate::domain::problem::Code;
+
+/// The request's ids: ours, and the caller's own if it is well formed.
+#[derive(Clone, Debug)]
+pub struct RequestIds {
+    /// Ours; it is in the response and in every row the request wrote.
+    pub ours: Uuid,
+    /// The caller's.
+    pub callers: Option<String>,
+}
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest id of a caller's that is kept.
+const LONGEST_REQUEST_ID: usize = 128;
+
+/// Gives the request its id, and every response, whoever made it, what all have.
+pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let ids = RequestIds { ours: app.ids.uuid(app.clock.now()), callers: callers_id(request.headers()) };
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    request.extensions_mut().insert(ids.clone());
+    let Ok(response) = CatchPanic::custom(next, panicked).oneshot(request).await;
+    let mut response = response.map(Body::new);
+    let id = HeaderValue::from_str(&ids.ours.to_string()).unwrap_or(HeaderValue::from_static("none"));
+    response.headers_mut().insert(X_REQUEST_ID, id);
+    response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let status = response.status().as_u16();
+    let path = path.unwrap_or_else(|| "none".to_owned());
+    let took = started.elapsed();
+    metrics::counter!("oncebook_http_requests_total", "method" => method.to_string(), "path" => path.clone(), "status" => status.to_string()).increment(1);
+    metrics::histogram!("oncebook_http_request_seconds", "path" => path.clone()).record(took.as_secs_f64());
+    if let Some(signed_in) = response.extensions_mut().remove::<SignedIn>() {
+        app.note_refusal(&signed_in, &ids, method.as_str(), &path, response.extensions().get::<Code>().copied());
+    }
+    if status >= 500 {
+        tracing::warn!(request_id = %ids.ours, %method, path, status, ms = took.as_millis(), "answered");
+    } else {
+        tracing::debug!(request_id = %ids.ours, %method, path, status, ms = took.as_millis(), "answered");
+    }
+    response
+}
+
+/// A panic in a handler: its cause is logged, never shown.
+#[expect(clippy::needless_pass_by_value, reason = "tower-http hands the panic over by value")]
+fn panicked(cause: Box<dyn Any + Send>) -> Response<Body> {
+    let cause = cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref::<&str>().copied());
+    tracing::error!(cause, "a handler panicked");
+    respond(&Code::Internal.into())
+}
+
+fn callers_id(headers: &HeaderMap) -> Option<String> {
+    let id = headers.get(X_REQUEST_ID)?.to_str().ok()?;
+    let well_formed = (1..=LONGEST_REQUEST_ID).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    well_formed.then(|| id.to_owned())
+}
+
+/// Turns away an address that sends too much, before anything is known of its credential.
+pub async fn flood(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+    if let (Some(limit), Some(peer)) = (&app.limits.address, peer) {
+        let address = client_address(peer, request.headers(), &app.config.trusted_proxies);
+        if limit.check_key(&address).is_err() {
+            return respond(&Code::RateLimited.into());
+        }
+    }
+    next.run(request).await
+}
+
+/// The caller's address: the peer's, or behind proxies that are trusted the last in X-Forwarded-For that is none of them.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+    if !trusted.contains(&peer) {
+        return peer;
+    }
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let addresses: Vec<IpAddr> =
+        forwarded.flat_map(|value| value.split(',')).filter_map(|address| address.trim().parse().ok()).collect();
+    addresses.into_iter().rev().find(|address| !trusted.contains(address)).unwrap_or(peer)
+}
+
+/// Cross-origin calls from the configured origins, with the headers API.md exposes.
+pub fn cors(app: &App) -> CorsLayer {
+    let origins = app.config.cors_origins.iter().filter_map(|origin| origin.parse().ok());
+    let exposed = ["location", "etag", "retry-after", "idempotent-replayed", "idempotency-expires", "x-request-id"];
+    let allowed = [
+        "authorization",
+        "content-type",
+        "idempotency-key",
+        "if-match",
+        "if-none-match",
+        "traceparent",
+        "x-request-id",
+    ];
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allow_headers(allowed.map(HeaderName::from_static))
+        .expose_headers(exposed.map(HeaderName::from_static))
+        .max_age(std::time::Duration::from_secs(600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 203.0.113.9, 10.0.0.2"));
+        assert_eq!(client_address(ip("198.51.100.1"), &headers, &[ip("10.0.0.1")]), ip("198.51.100.1"));
+        assert_eq!(client_address(ip("10.0.0.1"), &headers, &[ip("10.0.0.1"), ip("10.0.0.2")]), ip("203.0.113.9"));
+    }
+}

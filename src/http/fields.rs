@@ -1,0 +1,108 @@
+//! Fields of bodies, parsed once at the edge: a text that can be stored, a start that is an instant.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::domain::problem::{Code, Problem};
+use crate::domain::time::{self, LocalTimeError, Written};
+
+/// A text of at most `MAX` characters without NUL, which Postgres cannot keep.
+#[derive(Clone, Debug, PartialEq, Eq, utoipa::ToSchema)]
+#[schema(value_type = String)]
+pub struct Text<const MAX: usize>(pub String);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.contains('\0') {
+            return Err(de::Error::custom("a text without NUL is wanted"));
+        }
+        if text.chars().count() > MAX {
+            return Err(de::Error::custom(format!("at most {MAX} characters are wanted")));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A name: a [`Text`] that says something.
+#[derive(Clone, Debug, PartialEq, Eq, utoipa::ToSchema)]
+#[schema(value_type = String)]
+pub struct Name<const MAX: usize>(pub String);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Name<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::<MAX>::deserialize(deserializer)?;
+        if text.trim().is_empty() {
+            return Err(de::Error::custom("a text that is not empty is wanted"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A whole number, however it is written: `1`, `1.0` and `1e0` are one (RFC 8259 has only numbers).
+///
+/// # Errors
+/// For a fraction, and for what does not fit.
+pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let number = serde_json::Number::deserialize(deserializer)?;
+    let wanted = || de::Error::custom("a whole number is wanted");
+    if let Some(number) = number.as_i64() {
+        return i32::try_from(number).map_err(|_| wanted());
+    }
+    let number = number
+        .as_f64()
+        .filter(|number| number.fract() == 0.0 && number.abs() <= f64::from(i32::MAX))
+        .ok_or_else(wanted)?;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and fits")]
+    Ok(number as i32)
+}
+
+/// [`whole`], for a member that may be left out or null.
+///
+/// # Errors
+/// As [`whole`].
+pub fn whole_or_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
+    #[derive(Deserialize)]
+    struct Whole(#[serde(deserialize_with = "whole")] i32);
+    Ok(Option::<Whole>::deserialize(deserializer)?.map(|Whole(number)| number))
+}
+
+/// The instant a caller means by `start` and, for a local time, the `time_zone` beside it.
+///
+/// # Errors
+/// 400 for what is no time, 422 for a local time that does not exist or comes twice; nothing has been looked up by then.
+pub fn instant(pointer: &str, start: &str, time_zone: Option<&str>) -> Result<Timestamp, Problem> {
+    let written = time::parse_written(start).map_err(|error| Problem::malformed(pointer, error.to_string()))?;
+    let zone = match time_zone {
+        Some(name) => Some(time::zone(name).ok_or_else(|| {
+            Problem::malformed("/time_zone", "An IANA time zone name is wanted, such as Europe/Berlin.")
+        })?),
+        None => None,
+    };
+    let local = match written {
+        Written::Instant(instant) => return Ok(micros(instant)),
+        Written::Local(local) => local,
+    };
+    let Some(zone) = zone else {
+        return Err(Problem::malformed("/time_zone", "A time without an offset needs its time_zone beside it."));
+    };
+    match time::resolve_local(local, &zone) {
+        Ok(instant) => Ok(micros(instant)),
+        Err(LocalTimeError::Nonexistent) => {
+            Err(Problem::new(Code::NonexistentLocalTime, format!("{local} does not exist there: the clocks skip it.")))
+        }
+        Err(LocalTimeError::Ambiguous { earlier, later }) => {
+            Err(Problem::new(Code::AmbiguousLocalTime, format!("{local} comes twice there."))
+                .with("instants", [earlier, later]))
+        }
+    }
+}
+
+/// What Postgres can keep of it. A finer start is not on any grid, so nothing is lost that could have been booked.
+fn micros(instant: Timestamp) -> Timestamp {
+    if instant.subsec_nanosecond() % 1000 == 0 {
+        return instant;
+    }
+    // One microsecond further on: still on no grid, and never equal to a start that is.
+    Timestamp::from_microsecond(instant.as_microsecond() | 1).unwrap_or(instant)
+}

@@ -1,0 +1,37 @@
+//! Logs and metrics: set up once, by main.
+//!
+//! Keys, tokens and bodies are never logged; a request is one line at the edge.
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+
+use crate::config;
+
+/// Upper bounds of the buckets of every duration, in seconds.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// What is logged unless `ONCEBOOK_LOG_FILTER` says otherwise.
+const FILTER: &str = "warn,oncebook=info";
+
+/// Starts logging to standard error: lines for people, or JSON for machines.
+pub fn log(json: bool) {
+    let filter = config::log_filter()
+        .and_then(|filter| EnvFilter::try_new(filter).ok())
+        .unwrap_or_else(|| EnvFilter::new(FILTER));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second set-up in one process (a test) keeps the first.
+    let _ = if json { lines.json().try_init() } else { lines.try_init() };
+}
+
+/// Starts counting. None if this process counts already.
+#[must_use]
+pub fn metrics() -> Option<PrometheusHandle> {
+    let builder =
+        PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS).ok()?;
+    let handle = builder.install_recorder().ok()?;
+    metrics::describe_counter!("oncebook_commands_total", "Commands by operation and outcome.");
+    metrics::describe_histogram!("oncebook_command_seconds", "Time from a command's request to its answer.");
+    metrics::describe_counter!("oncebook_http_requests_total", "Responses by method, path and status.");
+    metrics::describe_histogram!("oncebook_http_request_seconds", "Time from a request to its response.");
+    Some(handle)
+}

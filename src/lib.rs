@@ -4,3 +4,4 @@ pub mod clock;
 pub mod conformance;
 pub mod dev;
 pub mod domain;
+pub mod store;

@@ -1,0 +1,4 @@
+//! SQL and nothing else.
+
+pub mod databases;
+pub mod demo;

@@ -4,4 +4,5 @@ pub mod clock;
 pub mod conformance;
 pub mod dev;
 pub mod domain;
+pub mod healthcheck;
 pub mod store;

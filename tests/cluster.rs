@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -158,6 +158,25 @@ fn a_cluster_of_another_version_is_left_alone() {
     fs::write(folder.join("data/PG_VERSION"), "9\n").expect("a file");
     let refused = Cluster::start(&binaries(), &options(&folder)).expect_err("too old").to_string();
     assert!(refused.contains("made by Postgres 9"), "{refused}");
+}
+
+/// A clone in root's home: Postgres's account has no way in, so the cluster goes elsewhere, and is found there again.
+#[test]
+fn root_is_not_kept_out_by_its_own_closed_home() {
+    let closed = folder("closed");
+    fs::create_dir_all(&closed).expect("a folder");
+    if closed.metadata().expect("it").uid() != 0 {
+        return;
+    }
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).expect("closed");
+    let cluster = start(&closed.join("inside"));
+    let elsewhere = cluster.folder().to_path_buf();
+    assert!(elsewhere.starts_with("/var/tmp"), "{}", elsewhere.display());
+    cluster.stop().expect("it stops");
+    let again = start(&closed.join("inside"));
+    assert_eq!(again.folder(), elsewhere);
+    again.stop().expect("it stops");
+    fs::remove_dir_all(&elsewhere).expect("removed");
 }
 
 /// Our own SIGKILL, with and without the watch that then stops Postgres for us.

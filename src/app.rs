@@ -1,7 +1,7 @@
 //! The service: its parts put together, its start and its stop.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -17,14 +18,17 @@ use uuid::Uuid;
 use crate::clock::{Clock, Ids};
 use crate::command::Bounds;
 use crate::command::run::Commands;
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::domain::problem::{Code, Problem};
 use crate::http;
 use crate::http::edge::RequestIds;
 use crate::http::guard::SignedIn;
+use crate::http::listen;
+use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::look::Credential;
 use crate::store::{Lent, Store, StoreError};
+use crate::worker;
 
 /// How old a copy of a credential may be that lets a command's request in.
 const COPY_AGE: Duration = Duration::from_secs(5);
@@ -217,16 +221,54 @@ impl App {
         });
     }
 
-    /// Serves the API until told to stop; then finishes what runs and refuses what comes.
+    /// Does what the roles say until told to stop; then finishes what runs and refuses what comes.
     ///
     /// # Errors
-    /// If the listener fails.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) -> std::io::Result<()> {
-        let service = http::router(&self).into_make_service_with_connect_info::<SocketAddr>();
-        axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await?;
-        self.tasks.close();
-        self.tasks.wait().await;
+    /// If an address cannot be listened on.
+    pub async fn run(
+        self: Arc<Self>,
+        roles: &[Role],
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> std::io::Result<()> {
+        let background = TaskTracker::new();
+        if roles.contains(&Role::Janitor) {
+            background.spawn(worker::run(Janitor(Arc::clone(&self)), self.ids.clone(), stop.clone()));
+        }
+        let flusher = Flusher(Arc::clone(&self));
+        background.spawn(worker::run(Flusher(Arc::clone(&self)), self.ids.clone(), stop.clone()));
+        listen::serve(listener, http::router(&self), self.tasks.clone(), stop.clone()).await;
+        stop.cancelled().await;
+        for tasks in [&self.tasks, &background] {
+            tasks.close();
+            tasks.wait().await;
+        }
+        // The last minute's replays.
+        let _ = worker::Worker::step(&flusher).await;
         self.store.close();
         Ok(())
     }
+}
+
+/// A token that the first SIGTERM or Ctrl-C cancels; a second one ends the process where it stands.
+///
+/// # Errors
+/// If the system does not let us listen for signals.
+pub fn stop_on_signal() -> std::io::Result<CancellationToken> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    TaskTracker::new().spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        next().await;
+        told.cancel();
+        next().await;
+        std::process::exit(130);
+    });
+    Ok(stop)
 }

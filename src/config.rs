@@ -5,6 +5,20 @@ use std::time::Duration;
 
 use clap::Args;
 
+/// A part of the service a process may play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Role {
+    /// Answers requests.
+    Api,
+    /// Forgets keys past their retention, seals the audit.
+    Janitor,
+}
+
+impl Role {
+    /// Every role there is.
+    pub const ALL: [Self; 2] = [Self::Api, Self::Janitor];
+}
+
 /// What `oncebook serve` can be told, by flag or by environment.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
@@ -35,6 +49,19 @@ pub struct Config {
     /// A duplicate waits this many seconds for the first, then 409.
     #[arg(long, env = "ONCEBOOK_IDEMPOTENCY_WAIT", default_value = "2", value_parser = seconds)]
     pub idempotency_wait: Duration,
+}
+
+impl Config {
+    /// As the environment says, and the defaults where it is silent.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            config: Config,
+        }
+        <Alone as clap::Parser>::parse_from(["oncebook"]).config
+    }
 }
 
 /// Parses a number of seconds, fractions allowed.

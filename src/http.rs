@@ -22,6 +22,7 @@ pub mod blocks;
 pub mod edge;
 pub mod fields;
 pub mod guard;
+pub mod listen;
 pub mod params;
 pub mod problem;
 

@@ -1,11 +1,16 @@
 //! `oncebook`: arguments, and which part of the library they start.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use oncebook::app::App;
+use oncebook::app::{self, App};
 use oncebook::clock::{Clock, Ids};
-use oncebook::config::Config;
-use oncebook::{store, telemetry};
+use oncebook::config::{self, Config, Role};
+use oncebook::store::databases;
+use oncebook::{dev, healthcheck, telemetry};
+use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +24,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum What {
-    /// Serves the API against the database named by DATABASE_URL.
+    /// Runs the whole service with a Postgres of its own and a demo group to play with.
+    Dev {
+        /// Where it listens on 127.0.0.1.
+        #[arg(long, default_value_t = 8080)]
+        port: u16,
+        /// Where it keeps everything.
+        #[arg(long, default_value = ".oncebook")]
+        data_dir: PathBuf,
+        /// A database to use instead of a private Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: Option<String>,
+    },
+    /// Serves the API against a database, in production.
     Serve {
         /// Postgres.
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
+        /// What this process does.
+        #[arg(long, env = "ONCEBOOK_ROLES", value_delimiter = ',', value_enum, default_values_t = Role::ALL)]
+        roles: Vec<Role>,
         #[command(flatten)]
         config: Config,
     },
@@ -32,6 +52,12 @@ enum What {
         /// Postgres.
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
+    },
+    /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
+    Healthcheck {
+        /// Where it listens.
+        #[arg(long, env = "ONCEBOOK_LISTEN", default_value = "127.0.0.1:8080")]
+        listen: SocketAddr,
     },
 }
 
@@ -43,23 +69,64 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(command: What) -> anyhow::Result<()> {
     match command {
-        What::Serve { database_url, config } => {
+        What::Dev { port, data_dir, database_url } => develop(port, data_dir, database_url).await,
+        What::Serve { database_url, roles, config } => {
             telemetry::log(true);
-            serve(config, &database_url).await
+            let listener = listen(config.listen).await?;
+            serve(config, &database_url, &roles, listener, app::stop_on_signal()?).await
         }
         What::Migrate { database_url } => {
-            store::migrate(&database_url).await.context("migrating")?;
+            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+            databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
             Ok(())
         }
+        What::Healthcheck { listen } => healthcheck::healthcheck(listen),
     }
 }
 
-async fn serve(config: Config, database_url: &str) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(config.listen).await.with_context(|| format!("listening on {}", config.listen))?;
+async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {
+    telemetry::log(false);
+    let stop = app::stop_on_signal()?;
+    let options = dev::Options {
+        data_dir,
+        port,
+        database_url,
+        path_var: config::path(),
+        clock: Clock::system(),
+        ids: Ids::random(),
+    };
+    let machine = dev::prepare(options).await?;
+    let listener = listen((Ipv4Addr::LOCALHOST, port).into()).await?;
+    let base_url = format!("http://{}", listener.local_addr()?);
+    let config = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+    let announce = async {
+        let announced = machine.announce(&base_url).await;
+        if announced.is_err() {
+            stop.cancel();
+        }
+        announced
+    };
+    let (served, announced) =
+        tokio::join!(serve(config, machine.database_url(), &Role::ALL, listener, stop.clone()), announce);
+    announced?;
+    served?;
+    machine.stop().await
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))
+}
+
+async fn serve(
+    config: Config,
+    database_url: &str,
+    roles: &[Role],
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let app =
         App::new(config, database_url, Clock::system(), Ids::random(), telemetry::metrics()).context("DATABASE_URL")?;
-    let stop = CancellationToken::new();
     tracing::info!(address = %listener.local_addr()?, "serving");
-    app.serve(listener, stop).await.context("serving")
+    app.run(roles, listener, stop).await.context("serving")
 }

@@ -4,13 +4,16 @@ use std::future::Future;
 use std::ops::{Deref, DerefMut};
 
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult, Timeouts};
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, timeout_at};
 
 pub mod appointments;
 pub mod commit;
 pub mod credentials;
+pub mod databases;
+pub mod demo;
+pub mod janitor;
 pub mod look;
 pub mod schedule;
 
@@ -190,15 +193,4 @@ impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut PgConnection {
         self.0.as_mut().expect("it is there until it is handed back")
     }
-}
-
-/// Brings the schema up to date. Several processes may call it at once; one does the work.
-///
-/// # Errors
-/// If the database cannot be reached, or holds a schema this release does not know.
-pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
-    let mut connection =
-        PgConnection::connect_with(&database_url.parse::<PgConnectOptions>()?.disable_statement_logging()).await?;
-    sqlx::migrate!("./migrations").run(&mut connection).await?;
-    connection.close().await
 }

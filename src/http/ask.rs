@@ -2,12 +2,14 @@
 //! size, media type, shape, key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::edge::RequestIds;
 use super::guard::SignedIn;
@@ -19,6 +21,9 @@ use crate::domain::problem::{Code, Problem};
 
 /// Largest body, in bytes (API.md, "Problems").
 const LARGEST: usize = 64 * 1024;
+
+/// A body that has not arrived whole by then is not waited for.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command's request, read.
 pub struct Ask<T> {
@@ -97,10 +102,10 @@ async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
     if announced.is_some_and(|length| length > LARGEST) {
         return Err(Code::BodyTooLarge.into());
     }
-    let bytes = match to_bytes(body, LARGEST).await {
-        Ok(bytes) => bytes,
-        Err(error) if is_too_large(&error) => return Err(Code::BodyTooLarge.into()),
-        Err(_) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
+    let bytes = match timeout(BODY_PATIENCE, to_bytes(body, LARGEST)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if is_too_large(&error) => return Err(Code::BodyTooLarge.into()),
+        Ok(Err(_)) | Err(_) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
     };
     let encoded = headers
         .get_all(header::CONTENT_ENCODING)

@@ -1,0 +1,42 @@
+# The build needs no database: .sqlx/ holds what the checked queries know of it. Without this, a DATABASE_URL meant for
+# `make dev` would be asked at compile time.
+export SQLX_OFFLINE = true
+
+# `make dev PROFILE=release` for figures; `make dev ARGS="--port 9000"` for arguments.
+PROFILE ?= dev
+ARGS ?=
+OPENAPI = openapi/openapi.json
+
+.PHONY: help setup dev test check prepare bench
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## install what is missing (C compiler, Postgres); the others do it too
+	@.ci/setup
+
+dev: setup ## the whole service on 127.0.0.1:8080 with a Postgres of its own
+	cargo run --profile $(PROFILE) -- dev $(ARGS)
+
+test: setup ## every test
+	cargo test --doc
+	cargo test --all-targets $(ARGS)
+
+check: setup ## format, lints, checked queries, OpenAPI drift
+	cargo fmt --check
+	cargo clippy --all-targets --all-features -- -D warnings
+	.ci/sqlx-cli
+	.ci/with-postgres cargo sqlx prepare --check -- --all-targets --all-features
+	mkdir -p target && cargo run -- openapi > target/openapi.json
+	diff -u $(OPENAPI) target/openapi.json
+
+prepare: setup ## regenerate .sqlx/ and openapi/openapi.json
+	.ci/sqlx-cli
+	.ci/with-postgres cargo sqlx prepare -- --all-targets --all-features
+	mkdir -p target && cargo run -- openapi > target/openapi.json
+	mkdir -p $(dir $(OPENAPI))
+	mv target/openapi.json $(OPENAPI)
+
+bench: setup ## bookings and replays a second, beside pgbench running the same statements
+	cargo run --release -- bench $(ARGS)

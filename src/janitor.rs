@@ -1,0 +1,80 @@
+//! Role `janitor`: forgets keys whose retention has passed and seals the audit. And the flusher, which every process that
+//! serves the API has: it writes down the replays counted in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::app::App;
+use crate::domain::problem::Problem;
+use crate::store::{Lent, janitor};
+use crate::worker::{Did, Worker};
+
+/// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
+const BATCH: i64 = 1000;
+
+/// The audit is sealed this far behind: longer than any command takes, so that few rows come late.
+const SEALED_BEHIND: SignedDuration = SignedDuration::from_secs(30);
+
+/// Purges and seals.
+pub struct Janitor(pub Arc<App>);
+
+impl Worker for Janitor {
+    fn name(&self) -> &'static str {
+        "janitor"
+    }
+
+    fn rest(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    async fn step(&self) -> Result<Did, Problem> {
+        let now = self.0.clock.now();
+        let purge = |mut lent: Lent| async move {
+            let purged = janitor::purge(&mut lent, now, BATCH).await;
+            (lent, purged)
+        };
+        let purged = self.0.read(purge).await?;
+        let before = now.saturating_sub(SEALED_BEHIND).unwrap_or(now);
+        let seal = |mut lent: Lent| async move {
+            let sealed = janitor::seal(&mut lent, before, now, BATCH).await;
+            (lent, sealed)
+        };
+        let sealed = self.0.read(seal).await?;
+        metrics::counter!("oncebook_keys_purged_total").increment(purged);
+        let full = i64::try_from(purged).is_ok_and(|purged| purged == BATCH) || sealed == BATCH;
+        Ok(if full { Did::Work } else { Did::Nothing })
+    }
+}
+
+/// Writes down the replays of this process, and forgets callers who have been quiet.
+pub struct Flusher(pub Arc<App>);
+
+impl Worker for Flusher {
+    fn name(&self) -> &'static str {
+        "flusher"
+    }
+
+    fn rest(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn step(&self) -> Result<Did, Problem> {
+        self.0.limits.forget_the_quiet();
+        let counts = Arc::new(self.0.commands.replays.take());
+        if counts.is_empty() {
+            return Ok(Did::Nothing);
+        }
+        let now = self.0.clock.now();
+        let minute = Timestamp::from_second(now.as_second() / 60 * 60).unwrap_or(now);
+        let add = |mut lent: Lent| {
+            let counts = Arc::clone(&counts);
+            async move {
+                let added = janitor::add_replays(&mut lent, minute, &counts).await;
+                (lent, added)
+            }
+        };
+        self.0.read(add).await.map(|()| Did::Nothing)
+    }
+}

@@ -1,0 +1,83 @@
+//! The janitor's statements: purge, flush, seal. Each a bounded piece of work that may be done twice, by two.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx;
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::StoreError;
+
+/// Deletes keys whose retention has passed by both clocks, oldest first. Rows somebody is at are left for the next time.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn purge(connection: &mut PgConnection, now: Timestamp, most: i64) -> Result<u64, StoreError> {
+    let purged = sqlx::query!(
+        "delete from idempotency_keys k
+         using (select tenant_id, clinic_id, key_hash from idempotency_keys
+                where expires_at <= least($1::timestamptz, statement_timestamp())
+                order by expires_at limit $2 for update skip locked) as due
+         where k.tenant_id = due.tenant_id and k.clinic_id = due.clinic_id and k.key_hash = due.key_hash",
+        now.to_sqlx(),
+        most
+    )
+    .execute(connection)
+    .await?;
+    Ok(purged.rows_affected())
+}
+
+/// Adds replays to the counts of their minute.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn add_replays(
+    connection: &mut PgConnection,
+    minute: Timestamp,
+    counts: &HashMap<(Uuid, Uuid), i32>,
+) -> Result<(), StoreError> {
+    // Sorted, so that two processes that flush at once take their rows in one order.
+    let mut counts: Vec<_> = counts.iter().map(|((tenant, clinic), count)| (*tenant, *clinic, *count)).collect();
+    counts.sort_unstable();
+    let tenants: Vec<Uuid> = counts.iter().map(|(tenant, _, _)| *tenant).collect();
+    let clinics: Vec<Uuid> = counts.iter().map(|(_, clinic, _)| *clinic).collect();
+    let replayed: Vec<i32> = counts.iter().map(|(_, _, count)| *count).collect();
+    sqlx::query!(
+        "insert into replay_counts (tenant_id, clinic_id, minute, replayed)
+         select t, c, $1, n from unnest($2::uuid[], $3::uuid[], $4::int[]) as counted(t, c, n)
+         on conflict (tenant_id, clinic_id, minute) do update set replayed = replay_counts.replayed + excluded.replayed",
+        minute.to_sqlx(),
+        &tenants,
+        &clinics,
+        &replayed
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Seals audit rows older than `before` into the next link of the chain; says how many. Two who seal at once reach for the
+/// same number, and one of them looks again.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn seal(
+    connection: &mut PgConnection,
+    before: Timestamp,
+    now: Timestamp,
+    most: i64,
+) -> Result<i64, StoreError> {
+    let sealed = sqlx::query_file_scalar!("src/store/seal.sql", before.to_sqlx(), now.to_sqlx(), most)
+        .fetch_one(connection)
+        .await?;
+    Ok(sealed)
+}
+
+/// The first seal that does not fit the rows it covers or the seal before it; none when the trail is whole.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn first_broken_seal(connection: &mut PgConnection) -> Result<Option<i64>, StoreError> {
+    Ok(sqlx::query_file_scalar!("src/store/verify_seals.sql").fetch_optional(connection).await?)
+}

@@ -1,0 +1,60 @@
+//! The only background loop. A worker is a step: a bounded amount of work, safe to run twice, on two machines, and to be
+//! dropped anywhere. The loop steps until there is nothing to do, rests, backs off when a step fails, and stops when told.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Ids;
+use crate::domain::problem::Problem;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// Some work, and there may be more.
+    Work,
+    /// Nothing: there was nothing to do.
+    Nothing,
+}
+
+/// Something that is done in the background.
+pub trait Worker: Send + Sync + 'static {
+    /// Its name in logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// How long it rests when there is nothing to do.
+    fn rest(&self) -> Duration;
+
+    /// One step.
+    fn step(&self) -> impl Future<Output = Result<Did, Problem>> + Send;
+}
+
+/// The longest pause after steps that failed.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+
+/// Runs a worker until told to stop; a step in hand is finished.
+pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
+    let mut back_off = Duration::from_secs(1);
+    while !stop.is_cancelled() {
+        let pause = match worker.step().await {
+            Ok(Did::Work) => {
+                back_off = Duration::from_secs(1);
+                continue;
+            }
+            Ok(Did::Nothing) => worker.rest(),
+            Err(problem) => {
+                tracing::warn!(worker = worker.name(), code = problem.code.as_str(), "a step failed");
+                back_off = (back_off * 2).min(LONGEST_BACK_OFF);
+                back_off
+            }
+        };
+        // Processes that were started together need not work together.
+        let jittered =
+            pause / 2 + Duration::from_millis(ids.below(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)));
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = sleep(jittered) => {}
+        }
+    }
+}

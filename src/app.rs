@@ -26,7 +26,7 @@ use crate::http::guard::SignedIn;
 use crate::http::listen;
 use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
-use crate::store::look::Credential;
+use crate::store::seen::Credential;
 use crate::store::{Lent, Store, StoreError};
 use crate::worker;
 

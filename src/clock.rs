@@ -35,13 +35,11 @@ impl Clock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one home of the wall clock")]
     pub fn now(&self) -> Timestamp {
-        match &self.0 {
-            Some(micros) => Timestamp::from_microsecond(micros.load(Ordering::SeqCst)).unwrap_or(Timestamp::UNIX_EPOCH),
-            None => {
-                let now = Timestamp::now();
-                now.round(Unit::Microsecond).unwrap_or(now)
-            }
+        if let Some(micros) = &self.0 {
+            return Timestamp::from_microsecond(micros.load(Ordering::SeqCst)).unwrap_or(Timestamp::UNIX_EPOCH);
         }
+        let now = Timestamp::now();
+        now.round(Unit::Microsecond).unwrap_or(now)
     }
 }
 
@@ -101,7 +99,7 @@ impl Ids {
     }
 }
 
-/// SplitMix64's output function (Steele, Lea and Flood 2014).
+/// `SplitMix64`'s output function (Steele, Lea and Flood 2014).
 const fn splitmix(state: u64) -> u64 {
     let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -21,6 +21,7 @@ use crate::store::look::Question;
 pub mod admit;
 pub mod block;
 pub mod book;
+pub mod claim;
 pub mod ground;
 pub mod lanes;
 pub mod note;
@@ -160,9 +161,9 @@ pub struct Request {
     /// `If-Match`.
     pub if_match: IfMatch,
     /// Our id of the request.
-    pub request_id: Uuid,
+    pub id: Uuid,
     /// The caller's own id of it.
-    pub caller_request_id: Option<String>,
+    pub callers_id: Option<String>,
     /// W3C trace context.
     pub traceparent: Option<String>,
 }

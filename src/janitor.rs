@@ -57,7 +57,7 @@ impl Worker for Flusher {
     }
 
     fn rest(&self) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_mins(1)
     }
 
     async fn step(&self) -> Result<Did, Problem> {

@@ -16,6 +16,7 @@ pub mod demo;
 pub mod janitor;
 pub mod look;
 pub mod schedule;
+pub mod seen;
 
 /// Connections to one database.
 ///
@@ -75,7 +76,7 @@ const AWAY: [&str; 4] = ["08", "53", "57", "58"];
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        let state = error.as_database_error().and_then(|database| database.code().map(|code| code.into_owned()));
+        let state = error.as_database_error().and_then(|database| database.code().map(std::borrow::Cow::into_owned));
         match (&error, state) {
             (_, Some(state)) if AGAIN.contains(&state.as_str()) => Self::Again(error.to_string()),
             (_, Some(state)) if AWAY.iter().any(|class| state.starts_with(class)) => Self::Gone(error.to_string()),

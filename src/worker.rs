@@ -31,7 +31,7 @@ pub trait Worker: Send + Sync + 'static {
 }
 
 /// The longest pause after steps that failed.
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// Runs a worker until told to stop; a step in hand is finished.
 pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {

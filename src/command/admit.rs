@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::Command;
 use crate::domain::access::Caller;
 use crate::domain::problem::{Code, Problem};
-use crate::store::look::{Credential, Question, Seen};
+use crate::store::look::Question;
+use crate::store::seen::{Credential, Seen};
 
 /// The credential a request shows: `ob_<id>_<secret>`, the secret hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

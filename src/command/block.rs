@@ -13,7 +13,8 @@ use crate::domain::event::EventType;
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::refusal::Refusal;
 use crate::domain::time::{self, Span};
-use crate::store::look::{Change, NewRow, Question, Reference};
+use crate::store::look::{Change, NewRow, Question};
+use crate::store::seen::Reference;
 
 /// A stretch to be kept free.
 #[derive(Clone, Debug, PartialEq, Eq)]

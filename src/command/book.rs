@@ -12,7 +12,8 @@ use crate::domain::event::{EventType, notices};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::refusal::{Refusal, Wanted};
 use crate::domain::time::{self, Span};
-use crate::store::look::{Clinic, NewRow, Question, Reference, Slot};
+use crate::store::look::{NewRow, Question};
+use crate::store::seen::{Clinic, Reference, Slot};
 
 /// A visit asked for.
 #[derive(Clone, Debug, PartialEq)]

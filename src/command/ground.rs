@@ -1,7 +1,7 @@
 //! What a decision stands on: the part of a look that its kind of command needs, all of it there or the command ends.
 
 use crate::domain::appointment::Appointment;
-use crate::store::look::{Clinic, Seen, Slot};
+use crate::store::seen::{Clinic, Seen, Slot};
 
 /// Takes its part out of a look; nothing where what was named is not there.
 pub trait Ground: Sized + Send + Sync {

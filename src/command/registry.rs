@@ -61,6 +61,7 @@ pub enum Found {
 
 impl Registry {
     /// Comes with a key.
+    #[must_use]
     pub fn enter(&self, scope: Scope, fingerprint: [u8; 32]) -> Found {
         let mut keys = self.keys();
         let crowded = keys.waiting >= WAITERS_IN_ALL;

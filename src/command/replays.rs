@@ -1,13 +1,13 @@
 //! Replays, counted in memory: a replay writes nothing.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
 /// Counts since the last flush, by tenant and clinic.
 #[derive(Clone, Default)]
-pub struct Replays(Arc<Mutex<HashMap<(Uuid, Uuid), i32>>>);
+pub struct Replays(Arc<Mutex<BTreeMap<(Uuid, Uuid), i32>>>);
 
 impl Replays {
     /// One more.
@@ -17,7 +17,7 @@ impl Replays {
 
     /// Takes what was counted.
     #[must_use]
-    pub fn take(&self) -> HashMap<(Uuid, Uuid), i32> {
+    pub fn take(&self) -> BTreeMap<(Uuid, Uuid), i32> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

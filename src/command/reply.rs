@@ -9,7 +9,7 @@ use super::Answer;
 use crate::domain::appointment::{Appointment, AppointmentView, BlockView, Kind};
 use crate::domain::problem::Problem;
 use crate::store::commit::Reply;
-use crate::store::look::{Clinic, Stored, StoredHeaders};
+use crate::store::seen::{Clinic, Stored, StoredHeaders};
 
 /// The least a reply is kept (API.md, "Idempotency").
 const LEAST: SignedDuration = SignedDuration::from_hours(24);

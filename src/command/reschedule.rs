@@ -12,7 +12,8 @@ use crate::domain::event::{EventType, notices};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::refusal::{Refusal, Wanted};
 use crate::domain::time::{self, Span};
-use crate::store::look::{Change, Question, Reference};
+use crate::store::look::{Change, Question};
+use crate::store::seen::Reference;
 
 /// A move asked for; what is left out stays as it is.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,17 +12,17 @@ use super::ground::Ground;
 use super::lanes::Lanes;
 use super::registry::{Ended, Found, Registry};
 use super::replays::Replays;
-use super::{Act, Answer, Bounds, Command, Moment, Request, admit, reply};
+use super::{Act, Answer, Bounds, Command, Moment, Request, admit, claim, reply};
 use crate::clock::{Clock, Ids};
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
 use crate::domain::availability::{self, Opening};
-use crate::domain::fingerprint::{self, Fingerprint, resource_lock};
-use crate::domain::key::KeyHash;
+use crate::domain::fingerprint::{self, resource_lock};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::refusal::Refusal;
 use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
-use crate::store::look::{self, Clinic, Seen};
+use crate::store::look::{self};
+use crate::store::seen::{Clinic, Seen};
 use crate::store::{Lent, Store, StoreError, schedule};
 use sqlx::postgres::PgConnection;
 
@@ -113,7 +113,8 @@ impl Commands {
             let Some(key) = run.request.key else { return self.own(run, seen, caller).await };
             let clinic = seen.clinic_id.ok_or(Code::Internal)?;
             let scope = (caller.tenant_id, clinic, key);
-            let fingerprint = fingerprint_of(run, fingerprint::CURRENT).ok_or(Code::Internal)?;
+            let fingerprint =
+                claim::fingerprint(run.command, run.request, fingerprint::CURRENT).ok_or(Code::Internal)?;
             match self.registry.enter(scope, fingerprint) {
                 Found::Yours(ticket) => {
                     let answer = self.own(run, seen, caller).await;
@@ -143,16 +144,15 @@ impl Commands {
             let (turn, waited) =
                 timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
             // Whoever waited for the turn has seen what was true before it.
-            let current = match seen.take().filter(|_| !waited) {
-                Some(seen) => seen,
-                None => {
-                    let seen = self.look(run).await?;
-                    caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
-                    if let Some(answer) = self.stored(run, &seen, &caller)? {
-                        return Ok(answer);
-                    }
-                    seen
+            let current = if let Some(seen) = seen.take().filter(|_| !waited) {
+                seen
+            } else {
+                let seen = self.look(run).await?;
+                caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
+                if let Some(answer) = self.stored(run, &seen, &caller)? {
+                    return Ok(answer);
                 }
+                seen
             };
             let again = match self.attempt(run, current, &caller).await? {
                 Ok(answer) => return Ok(answer),
@@ -219,7 +219,7 @@ impl Commands {
         let claim = run
             .request
             .key
-            .map(|key| self.claim(run, caller.tenant_id, clinic_id, key, decided.expires_at))
+            .map(|key| claim::claim(run.command, run.request, (caller.tenant_id, clinic_id, key), decided.expires_at))
             .transpose()?;
         let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
         Ok(match outcome {
@@ -248,7 +248,8 @@ impl Commands {
     fn stored<C: Command>(&self, run: &Run<'_, C>, seen: &Seen, caller: &Caller) -> Result<Option<Answer>, Problem> {
         let Some(stored) = seen.stored.as_ref().filter(|stored| !stored.expired) else { return Ok(None) };
         // A version this release does not know was stored by a newer one, whose processes can answer.
-        let fingerprint = fingerprint_of(run, stored.fingerprint_version).ok_or(Code::Unavailable)?;
+        let fingerprint =
+            claim::fingerprint(run.command, run.request, stored.fingerprint_version).ok_or(Code::Unavailable)?;
         if stored.fingerprint != fingerprint {
             return Err(Code::IdempotencyKeyReused.into());
         }
@@ -279,19 +280,6 @@ impl Commands {
         Ok(availability::next_openings(&question, Some(wanted.practitioner)))
     }
 
-    fn claim<C: Command>(
-        &self,
-        run: &Run<'_, C>,
-        tenant: Uuid,
-        clinic: Uuid,
-        key: KeyHash,
-        expires_at: Timestamp,
-    ) -> Result<Claim, Problem> {
-        let fingerprint = fingerprint_of(run, fingerprint::CURRENT).ok_or(Code::Internal)?;
-        let (same_lock, key_lock) = key_locks(tenant, clinic, key, &fingerprint);
-        Ok(Claim { key, fingerprint, fingerprint_version: fingerprint::CURRENT, same_lock, key_lock, expires_at })
-    }
-
     /// One try to write what was decided.
     async fn commit<C: Command>(
         &self,
@@ -304,8 +292,8 @@ impl Commands {
     ) -> Result<Outcome, Problem> {
         let asker = Asker {
             caller: caller.clone(),
-            request_id: run.request.request_id,
-            caller_request_id: run.request.caller_request_id.clone(),
+            request_id: run.request.id,
+            caller_request_id: run.request.callers_id.clone(),
             traceparent: run.request.traceparent.clone(),
         };
         let operation = run.command.operation();
@@ -395,33 +383,4 @@ struct Decided {
     target: Option<Uuid>,
     code: Option<Code>,
     write: Option<(Appointment, Act)>,
-}
-
-/// The fingerprint of a request by the rule of a version; nothing for a version this release does not know.
-fn fingerprint_of<C: Command>(run: &Run<'_, C>, version: i16) -> Option<[u8; 32]> {
-    let mut fingerprint = Fingerprint::new(version, run.command.operation())?;
-    run.command.fields(&mut fingerprint);
-    run.request.if_match.fields(&mut fingerprint);
-    Some(fingerprint.finish())
-}
-
-/// The advisory locks of a key: with the request and without.
-fn key_locks(tenant: Uuid, clinic: Uuid, key: KeyHash, fingerprint: &[u8; 32]) -> (i64, i64) {
-    let mut same = key_of("same request", tenant, clinic, key);
-    same.bytes("fingerprint", fingerprint);
-    (same.finish_as_lock(), key_lock(tenant, clinic, key))
-}
-
-fn key_of(purpose: &str, tenant: Uuid, clinic: Uuid, key: KeyHash) -> Fingerprint {
-    let mut lock = Fingerprint::for_purpose(purpose);
-    lock.id("tenant", Some(tenant));
-    lock.id("clinic", Some(clinic));
-    lock.bytes("key", &key.0);
-    lock
-}
-
-/// The advisory lock a running key holds, in whatever process.
-#[must_use]
-pub fn key_lock(tenant: Uuid, clinic: Uuid, key: KeyHash) -> i64 {
-    key_of("key", tenant, clinic, key).finish_as_lock()
 }

@@ -89,8 +89,8 @@ async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused
         token: signed_in.token,
         key: None,
         if_match: if_match(&parts.headers)?,
-        request_id: ids.ours,
-        caller_request_id: ids.callers.clone(),
+        id: ids.ours,
+        callers_id: ids.callers.clone(),
         traceparent: traceparent(&parts.headers),
     };
     Ok(((asked, parts.headers), bytes))

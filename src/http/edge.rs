@@ -118,7 +118,7 @@ pub fn cors(app: &App) -> CorsLayer {
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(allowed.map(HeaderName::from_static))
         .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(std::time::Duration::from_secs(600))
+        .max_age(std::time::Duration::from_mins(10))
 }
 
 #[cfg(test)]

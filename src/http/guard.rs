@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::command::admit::Token;
 use crate::domain::access::{Caller, Permission};
 use crate::domain::problem::{Code, Problem};
-use crate::store::look::Credential;
+use crate::store::seen::Credential;
 
 /// What a route asks of its callers.
 #[derive(Clone)]

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 const CONNECTIONS: usize = 4096;
 
 /// A connection that has not sent a whole request head for this long is closed; idle ones are too.
-const HEAD_PATIENCE: Duration = Duration::from_secs(60);
+const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 
 /// After the stop, connections may finish what they are at for this long: a command's deadline and some.
 const FINISH_PATIENCE: Duration = Duration::from_secs(8);

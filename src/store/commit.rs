@@ -8,7 +8,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::look::StoredHeaders;
+use super::seen::StoredHeaders;
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
 use crate::domain::event::{EventType, Notice, payload, subject_kind};

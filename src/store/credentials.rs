@@ -6,7 +6,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::look::{Credential, caller};
+use super::look::caller;
+use super::seen::Credential;
 use crate::domain::access::Caller;
 
 /// The credential of that id, withdrawn or not.

@@ -1,6 +1,6 @@
 //! The janitor's statements: purge, flush, seal. Each a bounded piece of work that may be done twice, by two.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
@@ -28,21 +28,19 @@ pub async fn purge(connection: &mut PgConnection, now: Timestamp, most: i64) -> 
     Ok(purged.rows_affected())
 }
 
-/// Adds replays to the counts of their minute.
+/// Adds replays to the counts of their minute. The map is sorted, so two processes that flush at once take their rows in
+/// one order.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn add_replays(
     connection: &mut PgConnection,
     minute: Timestamp,
-    counts: &HashMap<(Uuid, Uuid), i32>,
+    counts: &BTreeMap<(Uuid, Uuid), i32>,
 ) -> Result<(), StoreError> {
-    // Sorted, so that two processes that flush at once take their rows in one order.
-    let mut counts: Vec<_> = counts.iter().map(|((tenant, clinic), count)| (*tenant, *clinic, *count)).collect();
-    counts.sort_unstable();
-    let tenants: Vec<Uuid> = counts.iter().map(|(tenant, _, _)| *tenant).collect();
-    let clinics: Vec<Uuid> = counts.iter().map(|(_, clinic, _)| *clinic).collect();
-    let replayed: Vec<i32> = counts.iter().map(|(_, _, count)| *count).collect();
+    let tenants: Vec<Uuid> = counts.keys().map(|(tenant, _)| *tenant).collect();
+    let clinics: Vec<Uuid> = counts.keys().map(|(_, clinic)| *clinic).collect();
+    let replayed: Vec<i32> = counts.values().copied().collect();
     sqlx::query!(
         "insert into replay_counts (tenant_id, clinic_id, minute, replayed)
          select t, c, $1, n from unnest($2::uuid[], $3::uuid[], $4::int[]) as counted(t, c, n)

@@ -1,0 +1,51 @@
+//! What a command's key claims: its fingerprint, and the advisory locks that say in every process that it is at work.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::registry::Scope;
+use super::{Command, Request};
+use crate::domain::fingerprint::{CURRENT, Fingerprint};
+use crate::domain::key::KeyHash;
+use crate::domain::problem::{Code, Problem};
+use crate::store::commit::Claim;
+
+/// The fingerprint of a request by the rule of a version; nothing for a version this release does not know.
+pub fn fingerprint<C: Command>(command: &C, request: &Request, version: i16) -> Option<[u8; 32]> {
+    let mut fingerprint = Fingerprint::new(version, command.operation())?;
+    command.fields(&mut fingerprint);
+    request.if_match.fields(&mut fingerprint);
+    Some(fingerprint.finish())
+}
+
+/// What the commit writes of the key.
+///
+/// # Errors
+/// None: a fingerprint of the current version is always known.
+pub fn claim<C: Command>(
+    command: &C,
+    request: &Request,
+    scope: Scope,
+    expires_at: Timestamp,
+) -> Result<Claim, Problem> {
+    let fingerprint = fingerprint(command, request, CURRENT).ok_or(Code::Internal)?;
+    let (tenant, clinic, key) = scope;
+    let mut same = of("same request", tenant, clinic, key);
+    same.bytes("fingerprint", &fingerprint);
+    let (same_lock, key_lock) = (same.finish_as_lock(), key_lock(tenant, clinic, key));
+    Ok(Claim { key, fingerprint, fingerprint_version: CURRENT, same_lock, key_lock, expires_at })
+}
+
+/// The advisory lock a running key holds, in whatever process.
+#[must_use]
+pub fn key_lock(tenant: Uuid, clinic: Uuid, key: KeyHash) -> i64 {
+    of("key", tenant, clinic, key).finish_as_lock()
+}
+
+fn of(purpose: &str, tenant: Uuid, clinic: Uuid, key: KeyHash) -> Fingerprint {
+    let mut lock = Fingerprint::for_purpose(purpose);
+    lock.id("tenant", Some(tenant));
+    lock.id("clinic", Some(clinic));
+    lock.bytes("key", &key.0);
+    lock
+}

@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(command: What) -> anyhow::Result<()> {
     match command {
-        What::Dev { port, data_dir, database_url } => develop(port, data_dir, database_url).await,
+        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await,
         What::Serve { database_url, roles, config } => {
             telemetry::log(true);
             let listener = listen(config.listen).await?;

@@ -9,7 +9,7 @@ use oncebook::app::{self, App};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
 use oncebook::store::databases;
-use oncebook::{dev, healthcheck, telemetry};
+use oncebook::{bench, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +53,8 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Measures bookings and replays over HTTP beside pgbench running the same statements.
+    Bench(bench::Options),
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -81,6 +83,7 @@ async fn run(command: What) -> anyhow::Result<()> {
             println!("The schema is up to date.");
             Ok(())
         }
+        What::Bench(options) => Box::pin(bench::run(options)).await,
         What::Healthcheck { listen } => healthcheck::healthcheck(listen),
     }
 }

@@ -68,6 +68,7 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
 pub fn router(app: &Arc<App>) -> Router {
     let (router, _document) = api(app).split_for_parts();
     router
+        .route("/healthz", axum::routing::get(|| async { "ok" }))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))

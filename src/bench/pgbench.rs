@@ -65,11 +65,11 @@ fn fill(statement: &str, parameters: &[String]) -> String {
 }
 
 fn id(tag: u8) -> String {
-    format!("('{tag:08x}' || lpad(to_hex(:one), 24, '0'))::uuid")
+    format!("('{tag:08x}' || lpad(to_hex(:one::bigint), 24, '0'))::uuid")
 }
 
 fn hash(tag: u8) -> String {
-    format!("decode('{tag:08x}' || lpad(to_hex(:one), 56, '0'), 'hex')")
+    format!("decode('{tag:08x}' || lpad(to_hex(:one::bigint), 56, '0'), 'hex')")
 }
 
 fn lock(tag: u8) -> String {
@@ -96,7 +96,7 @@ fn look_parameters(world: &World) -> Vec<String> {
 }
 
 fn practitioner() -> String {
-    format!("('{}' || lpad(to_hex(:who), 12, '0'))::uuid", World::PRACTITIONER_PREFIX)
+    format!("('{}' || lpad(to_hex(:who::bigint), 12, '0'))::uuid", World::PRACTITIONER_PREFIX)
 }
 
 /// The start of the client's n-th half hour, and so many seconds after it.

@@ -223,7 +223,69 @@ pub async fn run(options: Options) -> anyhow::Result<Summary> {
 mod tests {
     use std::collections::HashSet;
 
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
     use super::*;
+
+    /// A server that answers everything alike; its base URL, while the set lives.
+    async fn parrot(answer: &'static str) -> (String, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let base_url = format!("http://{}", listener.local_addr().expect("its address"));
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                open.spawn(async move {
+                    let mut buffer = vec![0; 200_000];
+                    // One read is the whole of a small request; the rest of a large one is not waited for.
+                    let _ = stream.read(&mut buffer).await;
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                    let _ = stream.shutdown().await;
+                    while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+                });
+            }
+        });
+        (base_url, serving)
+    }
+
+    #[tokio::test]
+    async fn no_case_passes_against_a_server_that_does_nothing() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+            "HTTP/1.1 500 Oh\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 400 No\r\nConnection: close\r\nContent-Length: 28\r\n\r\n{\"code\":\"malformed_request\"}",
+        ] {
+            let (base_url, _serving) = parrot(answer).await;
+            let api_key = "ob_x_y".to_owned();
+            let target = Target { base_url, peer_base_url: None, dev: None, api_key, database_url: None };
+            let world = World::new(target).expect("a client");
+            for case in cases().into_iter().filter(|case| !case.watches) {
+                let outcome = case.run(&world).await;
+                assert_ne!(outcome, Outcome::Passed, "{case}");
+            }
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn the_arguments_ask_for_a_url_and_a_key_or_for_a_dev_json() {
+        use clap::{CommandFactory as _, Parser as _};
+        Line::command().debug_assert();
+        let parsed = |words: &str| Line::try_parse_from(words.split(' ')).map(|line| line.options);
+        for enough in ["x --base-url http://h --api-key k", "x --dev-json f", "x --list"] {
+            parsed(enough).expect(enough);
+        }
+        for lacking in ["x --base-url http://h", "x --api-key k", "x --only 3"] {
+            parsed(lacking).expect_err(lacking);
+        }
+    }
 
     #[test]
     fn cases_have_names_of_their_own_and_numbers_of_the_list() {

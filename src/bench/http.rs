@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Work;
 use super::world::World;
+use super::{REPLAYED, Work};
 
 /// What all clients of a turn have seen.
 pub(super) struct Answered {
@@ -22,13 +22,18 @@ pub(super) struct Answered {
     pub took: Duration,
 }
 
-/// Different requests a client replays in turn.
-const REPLAYED: u64 = 50;
-
-pub(super) async fn run(address: SocketAddr, world: &World, work: Work, clients: usize, turn: usize, length: Duration) -> Result<Answered> {
+/// Connects a turn's clients, and books what they are to replay.
+pub(super) async fn connect(
+    address: SocketAddr,
+    world: &World,
+    work: Work,
+    clients: usize,
+    turn: usize,
+) -> Result<Vec<Connection>> {
     let mut connections = Vec::new();
     for client in 0..clients {
-        let mut connection = Connection { stream: TcpStream::connect(address).await?, buffer: Vec::with_capacity(4096) };
+        let mut connection =
+            Connection { stream: TcpStream::connect(address).await?, buffer: Vec::with_capacity(4096) };
         connection.stream.set_nodelay(true)?;
         if work == Work::Replay {
             for index in 0..REPLAYED {
@@ -37,6 +42,16 @@ pub(super) async fn run(address: SocketAddr, world: &World, work: Work, clients:
         }
         connections.push(connection);
     }
+    Ok(connections)
+}
+
+pub(super) async fn run(
+    connections: Vec<Connection>,
+    world: &World,
+    work: Work,
+    turn: usize,
+    length: Duration,
+) -> Result<Answered> {
     let started = Instant::now();
     let mut tasks = JoinSet::new();
     for (client, mut connection) in connections.into_iter().enumerate() {
@@ -45,7 +60,8 @@ pub(super) async fn run(address: SocketAddr, world: &World, work: Work, clients:
             let mut latencies = Vec::new();
             let mut index = 0;
             while started.elapsed() < length {
-                let request = request(&world, turn, client, if work == Work::Replay { index % REPLAYED } else { index });
+                let request =
+                    request(&world, turn, client, if work == Work::Replay { index % REPLAYED } else { index });
                 let sent = Instant::now();
                 connection.ask(&request, "201 ").await?;
                 latencies.push(sent.elapsed().as_secs_f64() * 1000.0);
@@ -79,7 +95,8 @@ fn request(world: &World, turn: usize, client: usize, index: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-struct Connection {
+/// A client's connection.
+pub(super) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -96,7 +113,10 @@ impl Connection {
             }
         };
         let text = std::str::from_utf8(&self.buffer[..head]).context("a head that is not text")?;
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).and_then(|length| length.parse::<usize>().ok());
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .and_then(|length| length.parse::<usize>().ok());
         let length = length.context("an answer without a length")?;
         let fits = text.strip_prefix("HTTP/1.1 ").is_some_and(|rest| rest.starts_with(wanted));
         while self.buffer.len() < head + length {

@@ -3,25 +3,41 @@
 //! pgbench has numbers and constant texts only, so a parameter that differs from booking to booking becomes a cheap
 //! expression over a number.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
-use super::Work;
 use super::world::{self, World};
+use super::{REPLAYED, Work};
 use crate::store::SESSION;
 
-pub(super) async fn run(program: &Path, url: &str, world: &World, work: Work, clients: usize, turn: usize, seconds: u32) -> Result<f64> {
-    let file = std::env::temp_dir().join(format!("oncebook-bench-{}-{turn}.sql", std::process::id()));
-    std::fs::write(&file, script(world, work, turn))?;
+pub(super) async fn run(
+    program: &Path,
+    url: &str,
+    world: &World,
+    work: Work,
+    clients: usize,
+    turn: usize,
+    seconds: u32,
+) -> Result<f64> {
+    if work == Work::Replay {
+        // What is to be replayed must be there.
+        pgbench(program, url, &script(world, Work::Booking, turn), clients, &format!("--transactions={REPLAYED}"))
+            .await?;
+    }
+    pgbench(program, url, &script(world, work, turn), clients, &format!("--time={seconds}")).await
+}
+
+/// Transactions a second.
+async fn pgbench(program: &Path, url: &str, script: &str, clients: usize, bound: &str) -> Result<f64> {
+    let file = std::env::temp_dir().join(format!("oncebook-bench-{}.sql", std::process::id()));
+    std::fs::write(&file, script)?;
     let settings = SESSION.map(|(name, value)| format!("-c {name}={value}")).join(" ");
     let output = Command::new(program)
         .args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--define=i=-1"])
-        .args([format!("--client={clients}"), format!("--time={seconds}")])
-        .arg(format!("--file={}", file.display()))
+        .args([&format!("--client={clients}"), bound, &format!("--file={}", file.display())])
         .arg(url)
         .env("PGOPTIONS", settings)
         .stdin(Stdio::null())
@@ -32,30 +48,31 @@ pub(super) async fn run(program: &Path, url: &str, world: &World, work: Work, cl
     std::fs::remove_file(&file)?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success() && !err.contains("ERROR"), "pgbench failed: {err}");
-    let tps = out.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    let tps = out
+        .lines()
+        .find_map(|line| line.strip_prefix("tps = "))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     tps.with_context(|| format!("pgbench said nothing of its rate: {out}"))
 }
 
 fn script(world: &World, work: Work, turn: usize) -> String {
-    let wrap = if work == Work::Replay { "\\set n :i % 50" } else { "\\set n :i" };
-    let mut script = format!("\\set i :i + 1\n{wrap}\n\\set one {turn} * 1000000000000 + :client_id * 1000000000 + :n\n\\set who {} + :client_id\n", World::first_practitioner(turn));
-    if work == Work::Replay {
-        // The first fifty of each client are the bookings it then replays; a booking again is a replay: look alone.
-        script.push_str("\\if :i < 50\n");
-    }
+    let index = if work == Work::Replay { format!(":i % {REPLAYED}") } else { ":i".to_owned() };
+    let first = World::first_practitioner(turn);
     let look = fill(world::LOOK, &look_parameters(world));
-    let commit = fill(world::COMMIT, &commit_parameters(world));
-    // Writing to a string cannot fail.
-    let _ = write!(script, "{look};\n{commit};\n");
-    if work == Work::Replay {
-        let _ = write!(script, "\\else\n{look};\n\\endif\n");
-    }
-    script
+    let commit =
+        if work == Work::Replay { String::new() } else { fill(world::COMMIT, &commit_parameters(world)) + ";\n" };
+    format!(
+        "\\set i :i + 1\n\\set n {index}\n\\set one {turn} * 1000000000000 + :client_id * 1000000000 + :n\n\\set who {first} + :client_id\n{look};\n{commit}"
+    )
 }
 
 /// Puts expressions in the place of a statement's parameters, and leaves its comments out.
 fn fill(statement: &str, parameters: &[String]) -> String {
-    let code: Vec<&str> = statement.lines().map(|line| line.split(" -- ").next().unwrap_or_default()).filter(|line| !line.trim_start().starts_with("--")).collect();
+    let code: Vec<&str> = statement
+        .lines()
+        .map(|line| line.split(" -- ").next().unwrap_or_default())
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .collect();
     let mut code = code.join("\n");
     // From the last one down, or $1 would be found in $10.
     for (index, parameter) in parameters.iter().enumerate().rev() {
@@ -73,7 +90,7 @@ fn hash(tag: u8) -> String {
 }
 
 fn lock(tag: u8) -> String {
-    format!("({tag}000000000000000 + :one)")
+    format!("({tag}000000000000000 + :one::bigint)")
 }
 
 fn look_parameters(world: &World) -> Vec<String> {
@@ -101,7 +118,7 @@ fn practitioner() -> String {
 
 /// The start of the client's n-th half hour, and so many seconds after it.
 fn start(world: &World, seconds: i64) -> String {
-    format!("to_timestamp({} + :n * 1800)", world.first_start.as_second() + seconds)
+    format!("to_timestamp({} + :n::bigint * 1800)", world.first_start.as_second() + seconds)
 }
 
 fn commit_parameters(world: &World) -> Vec<String> {
@@ -136,14 +153,16 @@ fn commit_parameters(world: &World) -> Vec<String> {
         "2".to_owned(),
         text("book"),
         "201".to_owned(),
-        text(r#"{"content_type":"application/json","etag":"\"1\"","location":"/v1/appointments/01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#),
+        text(
+            r#"{"content_type":"application/json","etag":"\"1\"","location":"/v1/appointments/01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#,
+        ),
         text(&body),
         start(world, 700_000),
         lock(1),
         lock(2),
         id(4),
         null(),
-        text("system:bench"),
+        text("bench"),
         text(&world.credential_id.to_string()),
         id(5),
         format!("array[{}, {}]", id(6), id(7)),
@@ -151,7 +170,9 @@ fn commit_parameters(world: &World) -> Vec<String> {
         format!("array[{}, {}]", start(world, -86_400), start(world, -86_400)),
         id(8),
         text("appointment.booked"),
-        text(r#"{"start":"2026-12-07T08:00:00Z","end":"2026-12-07T08:30:00Z","status":"booked","schedule_version":1,"practitioner_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97","operatory_id":null,"service_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#),
+        text(
+            r#"{"start":"2026-12-07T08:00:00Z","end":"2026-12-07T08:30:00Z","status":"booked","schedule_version":1,"practitioner_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97","operatory_id": null,"service_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#,
+        ),
         null(),
         text("appointment"),
     ]

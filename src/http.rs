@@ -25,6 +25,7 @@ pub mod edge;
 pub mod fields;
 pub mod guard;
 pub mod listen;
+pub mod listing;
 pub mod page;
 pub mod params;
 pub mod problem;
@@ -62,7 +63,16 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 .routes(routes!(blocks::unblock)),
         ))
         .merge(commands(app, Overrule, new().routes(routes!(appointments::reopen))))
-        .merge(fresh(app, ReadAppointments, new().routes(routes!(appointments::get))))
+        .merge(fresh(
+            app,
+            ReadAppointments,
+            new()
+                .routes(routes!(appointments::get))
+                .routes(routes!(appointments::list))
+                .routes(routes!(appointments::history))
+                .routes(routes!(blocks::get))
+                .routes(routes!(blocks::list)),
+        ))
 }
 
 /// The whole service.

@@ -20,6 +20,7 @@ use crate::domain::problem::Code;
 
 pub mod appointments;
 pub mod ask;
+pub mod availability;
 pub mod blocks;
 pub mod edge;
 pub mod fields;
@@ -44,7 +45,7 @@ fn fresh(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>
 
 /// The API's routes, each with the permission of API.md's role table.
 fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
-    use Permission::{Overrule, ReadAppointments, WriteAppointments};
+    use Permission::{Overrule, ReadAppointments, ReadDirectory, WriteAppointments};
     let new = OpenApiRouter::new;
     new()
         .merge(commands(
@@ -73,6 +74,7 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 .routes(routes!(blocks::get))
                 .routes(routes!(blocks::list)),
         ))
+        .merge(fresh(app, ReadDirectory, new().routes(routes!(availability::get))))
 }
 
 /// The whole service.

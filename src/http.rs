@@ -22,6 +22,7 @@ pub mod appointments;
 pub mod ask;
 pub mod availability;
 pub mod blocks;
+pub mod commands;
 pub mod edge;
 pub mod fields;
 pub mod guard;
@@ -75,6 +76,7 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 .routes(routes!(blocks::list)),
         ))
         .merge(fresh(app, ReadDirectory, new().routes(routes!(availability::get))))
+        .merge(fresh(app, WriteAppointments, new().routes(routes!(commands::get))))
 }
 
 /// The whole service.

@@ -91,7 +91,8 @@ pub async fn run(options: Options) -> Result<()> {
     let pgbench = binaries.folder().join("pgbench");
     let data_dir = folder.clone();
     let cluster = tokio::task::spawn_blocking(move || {
-        let settings = [("max_connections", "200"), ("shared_buffers", "256MB")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let settings = [("max_connections", "200"), ("shared_buffers", "256MB")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
         Cluster::start(&binaries, &cluster::Options { data_dir, settings: settings.to_vec(), durable: true })
     })
     .await??;
@@ -101,7 +102,8 @@ pub async fn run(options: Options) -> Result<()> {
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     let figures = figures?;
     if let Some(path) = &options.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&figures)?).with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(path, serde_json::to_vec_pretty(&figures)?)
+            .with_context(|| format!("writing {}", path.display()))?;
     }
     print!("{}", table(&figures));
     Ok(())
@@ -118,7 +120,10 @@ async fn measure(cluster: &Cluster, pgbench: &std::path::Path, options: &Options
     let mut turn = 0;
     for work in [Work::Booking, Work::Replay] {
         for clients in CLIENTS {
-            eprintln!("oncebook: {} with {clients} clients", if work == Work::Booking { "bookings" } else { "replays" });
+            eprintln!(
+                "oncebook: {} with {clients} clients",
+                if work == Work::Booking { "bookings" } else { "replays" }
+            );
             let mut over_http = Vec::new();
             let mut transactions = Vec::new();
             for _ in 0..TURNS {
@@ -140,13 +145,20 @@ async fn measure(cluster: &Cluster, pgbench: &std::path::Path, options: &Options
 }
 
 fn summary(work: Work, clients: usize, over_http: &[(http::Answered, Reading)], transactions: &[f64]) -> Run {
-    let mut latencies: Vec<f64> = over_http.iter().flat_map(|(answered, _)| answered.latencies_ms.iter().copied()).collect();
+    let mut latencies: Vec<f64> =
+        over_http.iter().flat_map(|(answered, _)| answered.latencies_ms.iter().copied()).collect();
     latencies.sort_unstable_by(f64::total_cmp);
     let percentile = |of_hundred: usize| latencies.get(latencies.len() * of_hundred / 100).copied().unwrap_or(0.0);
     let turns = as_float(over_http.len());
-    let http_rps = over_http.iter().map(|(answered, _)| as_float(answered.latencies_ms.len()) / answered.took.as_secs_f64()).sum::<f64>() / turns;
+    let http_rps = over_http
+        .iter()
+        .map(|(answered, _)| as_float(answered.latencies_ms.len()) / answered.took.as_secs_f64())
+        .sum::<f64>()
+        / turns;
     let pgbench_tps = transactions.iter().sum::<f64>() / turns;
-    let each = |figure: fn(&Reading) -> f64| over_http.iter().map(|(_, reading)| figure(reading)).sum::<f64>() / as_float(latencies.len());
+    let each = |figure: fn(&Reading) -> f64| {
+        over_http.iter().map(|(_, reading)| figure(reading)).sum::<f64>() / as_float(latencies.len())
+    };
     Run {
         work,
         clients,
@@ -169,16 +181,30 @@ const fn as_float(count: usize) -> f64 {
 
 fn table(figures: &Figures) -> String {
     use std::fmt::Write as _;
-    let mut text = String::from("\nwork     clients   http/s  pgbench/s  ratio   p50 ms   p99 ms  service µs  postgres µs  WAL bytes\n");
+    let mut text = String::from(
+        "\nwork     clients   http/s  pgbench/s  ratio   p50 ms   p99 ms  service µs  postgres µs  WAL bytes\n",
+    );
     for run in &figures.runs {
         let work = if run.work == Work::Booking { "booking" } else { "replay" };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{work:8} {:7} {:8.0} {:10.0} {:6.2} {:8.2} {:8.2} {:11.0} {:12.0} {:10.1}",
-            run.clients, run.http_rps, run.pgbench_tps, run.ratio, run.p50_ms, run.p99_ms, run.service_cpu_us, run.postgres_cpu_us, run.wal_bytes
+            run.clients,
+            run.http_rps,
+            run.pgbench_tps,
+            run.ratio,
+            run.p50_ms,
+            run.p99_ms,
+            run.service_cpu_us,
+            run.postgres_cpu_us,
+            run.wal_bytes
         );
     }
-    let _ = writeln!(text, "\nThe service's memory at the end: {:.0} MiB. CPU and WAL are per request over HTTP.", figures.rss_mib);
+    let _ = writeln!(
+        text,
+        "\nThe service's memory at the end: {:.0} MiB. CPU and WAL are per request over HTTP.",
+        figures.rss_mib
+    );
     text
 }

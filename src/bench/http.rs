@@ -25,10 +25,18 @@ pub(super) struct Answered {
 /// Different requests a client replays in turn.
 const REPLAYED: u64 = 50;
 
-pub(super) async fn run(address: SocketAddr, world: &World, work: Work, clients: usize, turn: usize, length: Duration) -> Result<Answered> {
+pub(super) async fn run(
+    address: SocketAddr,
+    world: &World,
+    work: Work,
+    clients: usize,
+    turn: usize,
+    length: Duration,
+) -> Result<Answered> {
     let mut connections = Vec::new();
     for client in 0..clients {
-        let mut connection = Connection { stream: TcpStream::connect(address).await?, buffer: Vec::with_capacity(4096) };
+        let mut connection =
+            Connection { stream: TcpStream::connect(address).await?, buffer: Vec::with_capacity(4096) };
         connection.stream.set_nodelay(true)?;
         if work == Work::Replay {
             for index in 0..REPLAYED {
@@ -45,7 +53,8 @@ pub(super) async fn run(address: SocketAddr, world: &World, work: Work, clients:
             let mut latencies = Vec::new();
             let mut index = 0;
             while started.elapsed() < length {
-                let request = request(&world, turn, client, if work == Work::Replay { index % REPLAYED } else { index });
+                let request =
+                    request(&world, turn, client, if work == Work::Replay { index % REPLAYED } else { index });
                 let sent = Instant::now();
                 connection.ask(&request, "201 ").await?;
                 latencies.push(sent.elapsed().as_secs_f64() * 1000.0);
@@ -96,7 +105,10 @@ impl Connection {
             }
         };
         let text = std::str::from_utf8(&self.buffer[..head]).context("a head that is not text")?;
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")).and_then(|length| length.parse::<usize>().ok());
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .and_then(|length| length.parse::<usize>().ok());
         let length = length.context("an answer without a length")?;
         let fits = text.strip_prefix("HTTP/1.1 ").is_some_and(|rest| rest.starts_with(wanted));
         while self.buffer.len() < head + length {

@@ -68,9 +68,13 @@ impl Process {
     /// Reads `/proc/PID/stat` (proc(5)); the fields are counted after the name, which may hold anything.
     fn read(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/stat");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {path} (figures of CPU need Linux)"))?;
-        let fields: Vec<&str> = text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).context("an odd /proc/PID/stat");
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("reading {path} (figures of CPU need Linux)"))?;
+        let fields: Vec<&str> =
+            text.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+        let number = |index: usize| {
+            fields.get(index).and_then(|field| field.parse::<f64>().ok()).context("an odd /proc/PID/stat")
+        };
         let parent = fields.get(1).and_then(|field| field.parse().ok()).context("an odd /proc/PID/stat")?;
         Ok(Self { parent, own: number(11)? + number(12)?, ended_children: number(13)? + number(14)? })
     }

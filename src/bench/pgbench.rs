@@ -14,7 +14,15 @@ use super::Work;
 use super::world::{self, World};
 use crate::store::SESSION;
 
-pub(super) async fn run(program: &Path, url: &str, world: &World, work: Work, clients: usize, turn: usize, seconds: u32) -> Result<f64> {
+pub(super) async fn run(
+    program: &Path,
+    url: &str,
+    world: &World,
+    work: Work,
+    clients: usize,
+    turn: usize,
+    seconds: u32,
+) -> Result<f64> {
     let file = std::env::temp_dir().join(format!("oncebook-bench-{}-{turn}.sql", std::process::id()));
     std::fs::write(&file, script(world, work, turn))?;
     let settings = SESSION.map(|(name, value)| format!("-c {name}={value}")).join(" ");
@@ -32,13 +40,19 @@ pub(super) async fn run(program: &Path, url: &str, world: &World, work: Work, cl
     std::fs::remove_file(&file)?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success() && !err.contains("ERROR"), "pgbench failed: {err}");
-    let tps = out.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    let tps = out
+        .lines()
+        .find_map(|line| line.strip_prefix("tps = "))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     tps.with_context(|| format!("pgbench said nothing of its rate: {out}"))
 }
 
 fn script(world: &World, work: Work, turn: usize) -> String {
     let wrap = if work == Work::Replay { "\\set n :i % 50" } else { "\\set n :i" };
-    let mut script = format!("\\set i :i + 1\n{wrap}\n\\set one {turn} * 1000000000000 + :client_id * 1000000000 + :n\n\\set who {} + :client_id\n", World::first_practitioner(turn));
+    let mut script = format!(
+        "\\set i :i + 1\n{wrap}\n\\set one {turn} * 1000000000000 + :client_id * 1000000000 + :n\n\\set who {} + :client_id\n",
+        World::first_practitioner(turn)
+    );
     if work == Work::Replay {
         // The first fifty of each client are the bookings it then replays; a booking again is a replay: look alone.
         script.push_str("\\if :i < 50\n");
@@ -55,7 +69,11 @@ fn script(world: &World, work: Work, turn: usize) -> String {
 
 /// Puts expressions in the place of a statement's parameters, and leaves its comments out.
 fn fill(statement: &str, parameters: &[String]) -> String {
-    let code: Vec<&str> = statement.lines().map(|line| line.split(" -- ").next().unwrap_or_default()).filter(|line| !line.trim_start().starts_with("--")).collect();
+    let code: Vec<&str> = statement
+        .lines()
+        .map(|line| line.split(" -- ").next().unwrap_or_default())
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .collect();
     let mut code = code.join("\n");
     // From the last one down, or $1 would be found in $10.
     for (index, parameter) in parameters.iter().enumerate().rev() {
@@ -136,7 +154,9 @@ fn commit_parameters(world: &World) -> Vec<String> {
         "2".to_owned(),
         text("book"),
         "201".to_owned(),
-        text(r#"{"content_type":"application/json","etag":"\"1\"","location":"/v1/appointments/01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#),
+        text(
+            r#"{"content_type":"application/json","etag":"\"1\"","location":"/v1/appointments/01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#,
+        ),
         text(&body),
         start(world, 700_000),
         lock(1),
@@ -151,7 +171,9 @@ fn commit_parameters(world: &World) -> Vec<String> {
         format!("array[{}, {}]", start(world, -86_400), start(world, -86_400)),
         id(8),
         text("appointment.booked"),
-        text(r#"{"start":"2026-12-07T08:00:00Z","end":"2026-12-07T08:30:00Z","status":"booked","schedule_version":1,"practitioner_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97","operatory_id":null,"service_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#),
+        text(
+            r#"{"start":"2026-12-07T08:00:00Z","end":"2026-12-07T08:30:00Z","status":"booked","schedule_version":1,"practitioner_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97","operatory_id":null,"service_id":"01a22c69-d028-7879-93c4-c2fd86dc3a97"}"#,
+        ),
         null(),
         text("appointment"),
     ]

@@ -13,6 +13,7 @@ use crate::store::keys::Kept;
 /// Where a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = CommandState)]
 pub enum State {
     /// It was answered, and the answer is stored: the same request with the same key gets it.
     Finished,
@@ -24,6 +25,7 @@ pub enum State {
 
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = CommandFate)]
 pub struct Fate {
     /// Where it is.
     pub state: State,

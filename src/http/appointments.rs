@@ -202,7 +202,7 @@ pub async fn note(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, b
 }
 
 /// Reads an appointment.
-#[utoipa::path(get, path = "/v1/appointments/{id}", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>), (status = 304)))]
+#[utoipa::path(get, path = "/v1/appointments/{id}", operation_id = "get_appointment", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>), (status = 304)))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Ids([id]): Ids<1>,
@@ -253,7 +253,7 @@ pub struct Listed {
 }
 
 /// Lists a clinic's appointments by start, then id. Follow `next` until it is null.
-#[utoipa::path(get, path = "/v1/appointments", tag = "Appointments", params(Listed), responses((status = 200, body = Page<AppointmentView<'static>>)))]
+#[utoipa::path(get, path = "/v1/appointments", operation_id = "list_appointments", tag = "Appointments", params(Listed), responses((status = 200, body = Page<AppointmentView<'static>>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Params(asked): Params<Listed>,
@@ -284,7 +284,7 @@ pub struct History {
 }
 
 /// Reads what an appointment has been: every version, by whom, when, by which command and request.
-#[utoipa::path(get, path = "/v1/appointments/{id}/history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
+#[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
 pub async fn history(
     State(app): State<Arc<App>>,
     Ids([id]): Ids<1>,

@@ -23,8 +23,8 @@ use crate::store::look::{self, NewRow, Question};
 use crate::store::schedule::{self, Plan};
 use crate::store::seen::{Clinic, Reference, Slot};
 
-/// Widest range (API.md, "Appointments"): 31 days, and the two hours by which the longest change of clocks can lengthen them.
-const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24 + 2);
+/// Widest range (API.md, "Appointments"): 31 days, and the hour by which they are longer where the clocks go back.
+const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24 + 1);
 
 /// Slots of one answer: 11 MB of them. A month of fifty practitioners stays below.
 const MOST_SLOTS: usize = 100_000;
@@ -58,7 +58,7 @@ pub struct Availability {
 }
 
 /// Says when a visit could be booked, with whom.
-#[utoipa::path(get, path = "/v1/availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
+#[utoipa::path(get, path = "/v1/availability", operation_id = "availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Params(asked): Params<Asked>,

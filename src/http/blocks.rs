@@ -82,7 +82,7 @@ pub async fn unblock(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: AskWit
 }
 
 /// Reads a block. One that was removed is no longer there.
-#[utoipa::path(get, path = "/v1/blocks/{id}", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 200, body = BlockView<'static>), (status = 304)))]
+#[utoipa::path(get, path = "/v1/blocks/{id}", operation_id = "get_block", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 200, body = BlockView<'static>), (status = 304)))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Ids([id]): Ids<1>,
@@ -122,7 +122,7 @@ pub struct Listed {
 }
 
 /// Lists a clinic's blocks by start, then id, without those that were removed. Follow `next` until it is null.
-#[utoipa::path(get, path = "/v1/blocks", tag = "Blocks", params(Listed), responses((status = 200, body = Page<BlockView<'static>>)))]
+#[utoipa::path(get, path = "/v1/blocks", operation_id = "list_blocks", tag = "Blocks", params(Listed), responses((status = 200, body = Page<BlockView<'static>>)))]
 pub async fn list(
     State(app): State<Arc<App>>,
     Params(asked): Params<Listed>,

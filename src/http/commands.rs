@@ -28,7 +28,7 @@ pub struct Asked {
 }
 
 /// Says what became of the command that was sent with this key.
-#[utoipa::path(get, path = "/v1/commands", tag = "Commands", params(Asked, ("Idempotency-Key" = String, Header, description = "The command's key.")), responses((status = 200, body = Fate)))]
+#[utoipa::path(get, path = "/v1/commands", operation_id = "command", tag = "Commands", params(Asked, ("Idempotency-Key" = String, Header, description = "The command's key.")), responses((status = 200, body = Fate)))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Params(Asked { clinic_id }): Params<Asked>,

@@ -68,7 +68,7 @@ pub struct Problems {
 }
 
 /// Lists every problem there is: a page, or JSON when asked for it.
-#[utoipa::path(get, path = "/problems", tag = "Operations", responses((status = 200, content((Problems = "application/json"), (String = "text/html")))))]
+#[utoipa::path(get, path = "/problems", operation_id = "list_problems", tag = "Operations", responses((status = 200, content((Problems = "application/json"), (String = "text/html")))))]
 pub async fn index(Params(NoParams {}): Params<NoParams>, headers: HeaderMap) -> Response {
     let mut codes = Code::ALL.to_vec();
     codes.sort_by_key(|code| code.status());
@@ -85,7 +85,7 @@ pub async fn index(Params(NoParams {}): Params<NoParams>, headers: HeaderMap) ->
 }
 
 /// Explains a problem: a page, or JSON when asked for it.
-#[utoipa::path(get, path = "/problems/{code}", tag = "Operations", params(("code" = String, Path, example = "slot_taken")), responses((status = 200, content((Explained = "application/json"), (String = "text/html")))))]
+#[utoipa::path(get, path = "/problems/{code}", operation_id = "explain_problem", tag = "Operations", params(("code" = String, Path, example = "slot_taken")), responses((status = 200, content((Explained = "application/json"), (String = "text/html")))))]
 pub async fn explain(
     name: Result<Path<String>, PathRejection>,
     Params(NoParams {}): Params<NoParams>,

@@ -104,8 +104,8 @@ pub async fn metrics(State(app): State<Arc<App>>, Params(NoParams {}): Params<No
     for (name, count) in [
         ("oncebook_database_connections", open),
         ("oncebook_database_connections_idle", idle),
-        ("oncebook_keys_at_work", at_work),
-        ("oncebook_keys_waiting", waiting),
+        ("oncebook_in_flight_commands", at_work),
+        ("oncebook_in_flight_waiters", waiting),
         ("oncebook_lanes", app.commands.lanes.len()),
     ] {
         metrics::gauge!(name).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));

@@ -98,5 +98,7 @@ impl World {
 /// # Errors
 /// When Postgres refuses.
 pub async fn wal_bytes(connection: &mut PgConnection) -> Result<f64, sqlx::Error> {
-    sqlx::query_scalar!(r#"select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as "bytes!""#).fetch_one(connection).await
+    sqlx::query_scalar!(r#"select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as "bytes!""#)
+        .fetch_one(connection)
+        .await
 }

@@ -15,6 +15,7 @@ pub mod credentials;
 pub mod databases;
 pub mod demo;
 pub mod janitor;
+pub mod keys;
 pub mod look;
 pub mod schedule;
 pub mod seen;

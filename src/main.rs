@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
+use oncebook::http::openapi;
 use oncebook::store::databases;
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
@@ -52,6 +53,8 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Prints the OpenAPI document.
+    Openapi,
     /// Measures bookings and replays over HTTP beside pgbench running the same statements.
     Bench(bench::Options),
     /// Holds any running service to its contract, over HTTP.
@@ -82,6 +85,10 @@ async fn run(command: What) -> anyhow::Result<()> {
             let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
             databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
+            Ok(())
+        }
+        What::Openapi => {
+            print!("{}", openapi::text());
             Ok(())
         }
         What::Bench(options) => Box::pin(bench::run(options)).await,

@@ -25,6 +25,7 @@ pub mod edge;
 pub mod fields;
 pub mod guard;
 pub mod listen;
+pub mod page;
 pub mod params;
 pub mod problem;
 

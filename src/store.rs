@@ -9,10 +9,13 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, timeout_at};
 
 pub mod appointments;
+pub mod audit;
 pub mod commit;
 pub mod credentials;
+pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
+pub mod directory;
 pub mod janitor;
 pub mod look;
 pub mod schedule;

@@ -25,6 +25,7 @@ pub mod claim;
 pub mod ground;
 pub mod lanes;
 pub mod note;
+pub mod put;
 pub mod registry;
 pub mod reopen;
 pub mod replays;

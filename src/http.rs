@@ -21,6 +21,8 @@ use crate::domain::problem::Code;
 pub mod appointments;
 pub mod ask;
 pub mod blocks;
+pub mod credentials;
+pub mod directory;
 pub mod edge;
 pub mod fields;
 pub mod guard;
@@ -43,7 +45,7 @@ fn fresh(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>
 
 /// The API's routes, each with the permission of API.md's role table.
 fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
-    use Permission::{Overrule, ReadAppointments, WriteAppointments};
+    use Permission::{Administer, Overrule, Patients, ReadAppointments, ReadDirectory, WriteAppointments};
     let new = OpenApiRouter::new;
     new()
         .merge(commands(
@@ -63,6 +65,10 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
         ))
         .merge(commands(app, Overrule, new().routes(routes!(appointments::reopen))))
         .merge(fresh(app, ReadAppointments, new().routes(routes!(appointments::get))))
+        .merge(fresh(app, ReadDirectory, directory::reads()))
+        .merge(fresh(app, Administer, directory::writes()))
+        .merge(fresh(app, Administer, credentials::routes()))
+        .merge(fresh(app, Patients, directory::patients()))
 }
 
 /// The whole service.

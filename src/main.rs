@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use oncebook::app::{self, App};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
+use oncebook::keys::{self, Keys};
 use oncebook::store::databases;
 use oncebook::{dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
@@ -53,6 +54,14 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Makes, lists and revokes API keys, on the database itself.
+    Keys {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        #[command(subcommand)]
+        keys: Keys,
+    },
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -81,6 +90,7 @@ async fn run(command: What) -> anyhow::Result<()> {
             println!("The schema is up to date.");
             Ok(())
         }
+        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await,
         What::Healthcheck { listen } => healthcheck::healthcheck(listen),
     }
 }

@@ -22,6 +22,7 @@ pub mod admit;
 pub mod block;
 pub mod book;
 pub mod claim;
+pub mod fate;
 pub mod ground;
 pub mod lanes;
 pub mod note;

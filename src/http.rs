@@ -11,6 +11,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,13 +21,18 @@ use crate::domain::problem::Code;
 
 pub mod appointments;
 pub mod ask;
+pub mod availability;
 pub mod blocks;
+pub mod commands;
 pub mod credentials;
 pub mod directory;
 pub mod edge;
+pub mod explain;
 pub mod fields;
 pub mod guard;
 pub mod listen;
+pub mod listing;
+pub mod operations;
 pub mod page;
 pub mod params;
 pub mod problem;
@@ -64,23 +70,57 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 .routes(routes!(blocks::unblock)),
         ))
         .merge(commands(app, Overrule, new().routes(routes!(appointments::reopen))))
-        .merge(fresh(app, ReadAppointments, new().routes(routes!(appointments::get))))
-        .merge(fresh(app, ReadDirectory, directory::reads()))
+        .merge(fresh(
+            app,
+            ReadAppointments,
+            new()
+                .routes(routes!(appointments::get))
+                .routes(routes!(appointments::list))
+                .routes(routes!(appointments::history))
+                .routes(routes!(blocks::get))
+                .routes(routes!(blocks::list)),
+        ))
+        .merge(fresh(app, ReadDirectory, directory::reads().routes(routes!(availability::get))))
+        .merge(fresh(app, WriteAppointments, new().routes(routes!(commands::get))))
+        .merge(fresh(app, Patients, directory::patients()))
         .merge(fresh(app, Administer, directory::writes()))
         .merge(fresh(app, Administer, credentials::routes()))
-        .merge(fresh(app, Patients, directory::patients()))
 }
 
-/// The whole service.
+/// What anyone may ask, without a credential.
+fn open() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(operations::healthz))
+        .routes(routes!(explain::index))
+        .routes(routes!(explain::explain))
+}
+
+/// What only those who run the service should reach.
+fn admin() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(operations::readyz)).routes(routes!(operations::metrics))
+}
+
+/// The whole service; without what has a listener of its own, if one is set.
 pub fn router(app: &Arc<App>) -> Router {
-    let (router, _document) = api(app).split_for_parts();
-    router
+    let admin = if app.config.admin_listen.is_none() { admin() } else { OpenApiRouter::new() };
+    let (router, _document) = api(app).merge(open()).merge(admin).split_for_parts();
+    let router = router
+        .route("/", get(operations::root))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
-        .layer(edge::cors(app))
-        .layer(from_fn_with_state(Arc::clone(app), edge::edge))
-        .with_state(Arc::clone(app))
+        .layer(edge::cors(app));
+    within_edge(app, router)
+}
+
+/// What the listener for those who run the service serves.
+pub fn admin_router(app: &Arc<App>) -> Router {
+    let (router, _document) = admin().routes(routes!(operations::healthz)).split_for_parts();
+    within_edge(app, router.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
+}
+
+fn within_edge(app: &Arc<App>, router: Router<Arc<App>>) -> Router {
+    router.layer(from_fn_with_state(Arc::clone(app), edge::edge)).with_state(Arc::clone(app))
 }
 
 async fn not_found() -> Response {

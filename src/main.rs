@@ -10,7 +10,7 @@ use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
 use oncebook::keys::{self, Keys};
 use oncebook::store::databases;
-use oncebook::{dev, healthcheck, telemetry};
+use oncebook::{bench, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -62,6 +62,8 @@ enum What {
         #[command(subcommand)]
         keys: Keys,
     },
+    /// Measures bookings and replays over HTTP beside pgbench running the same statements.
+    Bench(bench::Options),
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -78,7 +80,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(command: What) -> anyhow::Result<()> {
     match command {
-        What::Dev { port, data_dir, database_url } => develop(port, data_dir, database_url).await,
+        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await,
         What::Serve { database_url, roles, config } => {
             telemetry::log(true);
             let listener = listen(config.listen).await?;
@@ -91,6 +93,7 @@ async fn run(command: What) -> anyhow::Result<()> {
             Ok(())
         }
         What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await,
+        What::Bench(options) => Box::pin(bench::run(options)).await,
         What::Healthcheck { listen } => healthcheck::healthcheck(listen),
     }
 }

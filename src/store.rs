@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub mod appointments;
 pub mod audit;
+pub mod bench;
 pub mod commit;
 pub mod credentials;
 pub mod credentials_admin;
@@ -17,6 +18,7 @@ pub mod databases;
 pub mod demo;
 pub mod directory;
 pub mod janitor;
+pub mod keys;
 pub mod look;
 pub mod schedule;
 pub mod seen;
@@ -98,7 +100,8 @@ impl Store {
     /// # Errors
     /// If the URL is not one of Postgres's.
     pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, sqlx::Error> {
-        let options = session(database_url.parse()?).application_name(name);
+        let options: PgConnectOptions = database_url.parse()?;
+        let options = options.options(SESSION).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
             .runtime(deadpool::Runtime::Tokio1)
@@ -151,22 +154,18 @@ impl Store {
     }
 }
 
-/// Session settings every connection of the service has. The bounds are DESIGN.md's.
-fn session(options: PgConnectOptions) -> PgConnectOptions {
-    options
-        .options([
-            // A held row costs one command a second and a half, not its connection for ever.
-            ("lock_timeout", "1500ms"),
-            ("statement_timeout", "4500ms"),
-            ("idle_in_transaction_session_timeout", "10s"),
-            // A command that was given up is noticed while it still waits for a lock.
-            ("client_connection_check_interval", "1s"),
-            // The commands' statements have one good plan each; planning them anew costs more than running them.
-            ("plan_cache_mode", "force_generic_plan"),
-            ("jit", "off"),
-        ])
-        .disable_statement_logging()
-}
+/// Session settings of every connection of the service. The bounds are DESIGN.md's.
+pub const SESSION: [(&str, &str); 6] = [
+    // A held row costs one command a second and a half, not its connection for ever.
+    ("lock_timeout", "1500ms"),
+    ("statement_timeout", "4500ms"),
+    ("idle_in_transaction_session_timeout", "10s"),
+    // A command that was given up is noticed while it still waits for a lock.
+    ("client_connection_check_interval", "1s"),
+    // The commands' statements have one good plan each; planning them anew costs more than running them.
+    ("plan_cache_mode", "force_generic_plan"),
+    ("jit", "off"),
+];
 
 /// A connection on loan for one statement.
 pub struct Lent(Option<Object<Connect>>);

@@ -251,6 +251,45 @@ impl<'a> From<&'a Appointment> for AppointmentView<'a> {
     }
 }
 
+/// One version of an appointment, as its history tells it: what it came to, by whose doing, by which command and request.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct HistoryEntry {
+    /// Its number; the first is 1.
+    #[schema(example = 1)]
+    pub version: i32,
+    /// Where it was in its life.
+    pub status: Status,
+    /// In UTC.
+    #[schema(example = "2026-12-01T08:00:00Z")]
+    pub start: Timestamp,
+    /// In UTC, without the buffer.
+    #[schema(example = "2026-12-01T08:30:00Z")]
+    pub end: Timestamp,
+    /// The practitioner.
+    pub practitioner_id: Option<Uuid>,
+    /// The operatory, if one was kept.
+    pub operatory_id: Option<Uuid>,
+    /// The service.
+    pub service_id: Option<Uuid>,
+    /// Whether it stood in a slot that was taken.
+    pub overbooked: bool,
+    /// What was done: `book`, `reschedule`, `cancel` and so on.
+    #[schema(example = "book")]
+    pub operation: String,
+    /// Who did it: the person or system behind the credential.
+    #[schema(example = "front desk")]
+    pub subject: String,
+    /// With which credential.
+    pub credential_id: Uuid,
+    /// By which request: the `X-Request-Id` it was answered with.
+    pub request_id: Uuid,
+    /// The caller's own id of that request, if it sent one.
+    pub caller_request_id: Option<String>,
+    /// When.
+    #[schema(example = "2026-11-20T10:15:00.25Z")]
+    pub at: Timestamp,
+}
+
 /// A block as callers see it.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Block)]

@@ -128,6 +128,7 @@ mod tests {
     #[test]
     fn version_two_is_what_it_was() {
         let hash = of(2, |f| f.id("clinic", Some(Uuid::from_u128(7))));
-        insta::assert_snapshot!(format!("{hash:02x?}").replace(", ", ""));
+        let hex = format!("{hash:02x?}").replace(", ", "");
+        assert_eq!(hex, "[96c866b33cee6cc1bd9cd17f2b2349a27b6101a1cf51336014e9b88ac0adedbb]");
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::domain::problem::{Code, Problem};
-use crate::domain::time::{Written, parse_written};
+use crate::domain::time::{Written, canonical_text, parse_written};
 
 /// Rows on a page when the caller does not say.
 const USUAL: u16 = 50;
@@ -95,7 +95,7 @@ impl Cursor {
     /// A place in an order by time.
     #[must_use]
     pub fn at(instant: Timestamp, id: Uuid) -> Self {
-        Self { key: instant.to_string(), id }
+        Self { key: canonical_text(instant), id }
     }
 
     /// The time of such a place. Four-digit years only: Postgres fails at some of jiff's others.

@@ -83,7 +83,7 @@ fn request(world: &World, turn: usize, client: usize, index: u64) -> Vec<u8> {
         r#"{{"clinic_id":"{}","patient_id":"{}","practitioner_id":"{}","service_id":"{}","start":"{}"}}"#,
         world.clinic_id,
         world.patient_id,
-        world.practitioner(turn, client),
+        World::practitioner(turn, client),
         world.service_id,
         world.start(index)
     );

@@ -53,7 +53,7 @@ impl World {
 
     /// The practitioner of a client.
     #[must_use]
-    pub fn practitioner(&self, turn: usize, client: usize) -> String {
+    pub fn practitioner(turn: usize, client: usize) -> String {
         format!("{}{:012x}", Self::PRACTITIONER_PREFIX, Self::first_practitioner(turn) + client)
     }
 

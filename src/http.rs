@@ -24,6 +24,8 @@ pub mod ask;
 pub mod availability;
 pub mod blocks;
 pub mod commands;
+pub mod credentials;
+pub mod directory;
 pub mod edge;
 pub mod explain;
 pub mod fields;
@@ -49,7 +51,7 @@ fn fresh(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>
 
 /// The API's routes, each with the permission of API.md's role table.
 fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
-    use Permission::{Overrule, ReadAppointments, ReadDirectory, WriteAppointments};
+    use Permission::{Administer, Overrule, Patients, ReadAppointments, ReadDirectory, WriteAppointments};
     let new = OpenApiRouter::new;
     new()
         .merge(commands(
@@ -78,8 +80,11 @@ fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 .routes(routes!(blocks::get))
                 .routes(routes!(blocks::list)),
         ))
-        .merge(fresh(app, ReadDirectory, new().routes(routes!(availability::get))))
+        .merge(fresh(app, ReadDirectory, directory::reads().routes(routes!(availability::get))))
         .merge(fresh(app, WriteAppointments, new().routes(routes!(commands::get))))
+        .merge(fresh(app, Patients, directory::patients()))
+        .merge(fresh(app, Administer, directory::writes()))
+        .merge(fresh(app, Administer, credentials::routes()))
 }
 
 /// What anyone may ask, without a credential.

@@ -11,6 +11,7 @@ pub mod domain;
 pub mod healthcheck;
 pub mod http;
 pub mod janitor;
+pub mod keys;
 pub mod store;
 pub mod telemetry;
 pub mod worker;

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
+use oncebook::keys::{self, Keys};
 use oncebook::store::databases;
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
@@ -52,6 +53,14 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Makes, lists and revokes API keys, on the database itself.
+    Keys {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        #[command(subcommand)]
+        keys: Keys,
+    },
     /// Measures bookings and replays over HTTP beside pgbench running the same statements.
     Bench(bench::Options),
     /// Holds any running service to its contract, over HTTP.
@@ -84,6 +93,7 @@ async fn run(command: What) -> anyhow::Result<()> {
             println!("The schema is up to date.");
             Ok(())
         }
+        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await,
         What::Bench(options) => Box::pin(bench::run(options)).await,
         What::Conformance(options) => {
             let summary = Box::pin(conformance::run(options)).await?;

@@ -12,11 +12,14 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::clock::Ids;
 
 pub mod appointments;
+pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod credentials;
+pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
+pub mod directory;
 pub mod janitor;
 pub mod keys;
 pub mod look;
@@ -182,7 +185,7 @@ impl Store {
 }
 
 /// Session settings of every connection of the service. The bounds are DESIGN.md's.
-pub const SESSION: [(&str, &str); 5] = [
+pub const SESSION: [(&str, &str); 6] = [
     // Below a command's deadline. No shorter lock_timeout beside it: between two tries a command lets go of its key's locks,
     // and a duplicate in another process would take its place.
     ("statement_timeout", "4500ms"),
@@ -191,6 +194,8 @@ pub const SESSION: [(&str, &str); 5] = [
     ("client_connection_check_interval", "1s"),
     // The commands' statements have one good plan each; planning them anew costs more than running them.
     ("plan_cache_mode", "force_generic_plan"),
+    // And a plan made while a table was empty must be the right one when it is not.
+    ("enable_seqscan", "off"),
     ("jit", "off"),
 ];
 

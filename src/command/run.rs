@@ -28,10 +28,10 @@ use sqlx::postgres::PgConnection;
 
 /// Runs commands.
 pub struct Commands {
-    store: Store,
-    clock: Clock,
-    ids: Ids,
-    bounds: Bounds,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) ids: Ids,
+    pub(super) bounds: Bounds,
     tasks: TaskTracker,
     /// Keys at work in this process.
     pub registry: Registry,
@@ -62,7 +62,7 @@ enum Again {
 const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
 
 /// Bounds of the pause before looking again; it doubles from the first to the second, with full jitter.
-const PAUSE_MILLIS: (u64, u64) = (4, 128);
+pub(super) const PAUSE_MILLIS: (u64, u64) = (4, 128);
 
 impl Commands {
     /// Ready to run commands. `tasks` is what stopping waits for.
@@ -377,7 +377,7 @@ impl Commands {
     }
 
     /// Runs a statement that may be repeated until it answers.
-    async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
+    pub(super) async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -88,7 +88,7 @@ async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused
     let asked = Asked {
         token: signed_in.token,
         key: None,
-        if_match: if_match(&parts.headers)?,
+        if_match: entity_tags(&parts.headers, &header::IF_MATCH)?.unwrap_or_default(),
         id: ids.ours,
         callers_id: ids.callers.clone(),
         traceparent: traceparent(&parts.headers),
@@ -97,7 +97,7 @@ async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused
 }
 
 /// The body's bytes: not too many, and JSON by their own account.
-async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
+pub(super) async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > LARGEST) {
         return Err(Code::BodyTooLarge.into());
@@ -134,7 +134,7 @@ fn is_too_large(error: &axum::Error) -> bool {
 }
 
 /// Reads a body strictly: unknown and duplicate members, trailing text and anything that is not UTF-8 are refused.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let body = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -154,7 +154,7 @@ fn clean(message: &str) -> String {
 }
 
 /// These requests have no query parameters.
-fn no_query(request: &Request) -> Result<(), Problem> {
+pub(super) fn no_query(request: &Request) -> Result<(), Problem> {
     match request.uri().query() {
         Some(query) if !query.is_empty() => Err(Problem::malformed("query", "This operation has no query parameters.")),
         _ => Ok(()),
@@ -176,28 +176,24 @@ pub fn key_of(headers: &HeaderMap) -> Result<KeyHash, Problem> {
     }
 }
 
-/// `If-Match` (RFC 9110, section 13.1.1): `*`, or a list of entity tags, compared strongly.
-fn if_match(headers: &HeaderMap) -> Result<IfMatch, Problem> {
-    let malformed = || Problem::malformed("If-Match", "If-Match takes * or entity tags such as \"1\".");
+/// `If-Match` or `If-None-Match` (RFC 9110, section 13.1): `*`, or a list of entity tags; none where it was not sent. A tag
+/// we never gave out matches no version there is, and a weak one matches only where the comparison is weak.
+pub(super) fn entity_tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<IfMatch>, Problem> {
+    let malformed = || Problem::malformed(name.as_str(), "It takes * or entity tags such as \"1\".");
     let mut versions = Vec::new();
-    for line in headers.get_all(header::IF_MATCH) {
+    for line in headers.get_all(name) {
         let line = line.to_str().map_err(|_| malformed())?.trim();
         if line == "*" {
-            return Ok(IfMatch::Any);
+            return Ok(Some(IfMatch::Any));
         }
         for tag in line.split(',').map(str::trim) {
-            let weak = tag.starts_with("W/");
-            let opaque = tag
-                .strip_prefix("W/")
-                .unwrap_or(tag)
-                .strip_prefix('"')
-                .and_then(|tag| tag.strip_suffix('"'))
-                .ok_or_else(malformed)?;
-            // A weak tag, or one we never gave out, matches no version there is.
-            versions.push(if weak { None } else { opaque.parse().ok() }.unwrap_or(-1));
+            let (weak, tag) = tag.strip_prefix("W/").map_or((false, tag), |tag| (true, tag));
+            let opaque = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
+            let matches = !weak || name == header::IF_NONE_MATCH;
+            versions.push(opaque.parse().ok().filter(|_| matches).unwrap_or(-1));
         }
     }
-    Ok(if versions.is_empty() { IfMatch::Any } else { IfMatch::Versions(versions) })
+    Ok((!versions.is_empty()).then_some(IfMatch::Versions(versions)))
 }
 
 /// W3C trace context, if it is well formed (version 00).

@@ -195,13 +195,29 @@ pub fn openings(question: &Question<'_>) -> impl Iterator<Item = Opening> {
 }
 
 /// Up to three openings for a booking refused because its slot is taken: those of the `preferred` practitioner first,
-/// then the others', each by start (API.md, Problems: `slot_taken`). Stops at the third.
+/// then the others', each by start (API.md, Problems: `slot_taken`). No two of them keep a practitioner at the same time,
+/// so that a caller could take them all. Stops at the third.
 #[must_use]
 pub fn next_openings(question: &Question<'_>, preferred: Option<Uuid>) -> Vec<Opening> {
     let own = question.people.iter().find(|person| Some(person.practitioner_id) == preferred);
     let alone = Question { people: own.map_or(&[], slice::from_ref), ..*question };
     let others = openings(question).filter(|opening| Some(opening.practitioner_id) != preferred);
-    openings(&alone).chain(others).take(OFFERED_INSTEAD).collect()
+    let mut offered: Vec<Opening> = Vec::with_capacity(OFFERED_INSTEAD);
+    for opening in openings(&alone).chain(others) {
+        let until = |opening: &Opening| Span::from_length(opening.end, question.buffer_minutes).end;
+        let clashes = offered.iter().any(|other| {
+            other.practitioner_id == opening.practitioner_id
+                && other.start < until(&opening)
+                && opening.start < until(other)
+        });
+        if !clashes {
+            offered.push(opening);
+        }
+        if offered.len() == OFFERED_INSTEAD {
+            break;
+        }
+    }
+    offered
 }
 
 #[cfg(test)]

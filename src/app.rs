@@ -10,7 +10,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -153,19 +153,7 @@ impl App {
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        let deadline = Instant::now() + READ_PATIENCE;
-        loop {
-            match self.store.once(deadline, &statement).await {
-                Ok(answer) => return Ok(answer),
-                Err(StoreError::Late) => return Err(Code::Unavailable.into()),
-                Err(StoreError::Broken(error)) => {
-                    tracing::error!(%error, "a statement failed");
-                    return Err(Code::Internal.into());
-                }
-                Err(_) if Instant::now() >= deadline => return Err(Code::Unavailable.into()),
-                Err(_) => sleep(Duration::from_millis(5 + self.ids.below(50))).await,
-            }
-        }
+        Ok(self.store.insist(Instant::now() + READ_PATIENCE, &self.ids, statement).await?)
     }
 
     /// Reads a credential as it stands now.

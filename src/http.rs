@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -21,11 +21,14 @@ pub mod ask;
 pub mod availability;
 pub mod blocks;
 pub mod commands;
+pub mod credentials;
+pub mod directory;
 pub mod docs;
 pub mod edge;
 pub mod explain;
 pub mod fields;
 pub mod guard;
+pub mod intake;
 pub mod listen;
 pub mod listing;
 pub mod openapi;
@@ -59,6 +62,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .merge(docs::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(intake::intake))
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
         .layer(edge::cors(app));
     within_edge(app, router)

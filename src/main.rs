@@ -9,6 +9,7 @@ use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
 use oncebook::http::openapi;
+use oncebook::keys::{self, Keys};
 use oncebook::store::databases;
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
@@ -55,6 +56,14 @@ enum What {
     },
     /// Prints the OpenAPI document.
     Openapi,
+    /// Makes, lists and revokes API keys, on the database itself.
+    Keys {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        #[command(subcommand)]
+        keys: Keys,
+    },
     /// Measures bookings and replays over HTTP beside pgbench running the same statements.
     Bench(bench::Options),
     /// Holds any running service to its contract, over HTTP.
@@ -91,6 +100,7 @@ async fn run(command: What) -> anyhow::Result<()> {
             print!("{}", openapi::text());
             Ok(())
         }
+        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await,
         What::Bench(options) => Box::pin(bench::run(options)).await,
         What::Conformance(options) => {
             let summary = Box::pin(conformance::run(options)).await?;

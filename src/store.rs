@@ -2,18 +2,24 @@
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult, Timeouts};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::clock::Ids;
 
 pub mod appointments;
+pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod credentials;
+pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
+pub mod directory;
 pub mod janitor;
 pub mod keys;
 pub mod look;
@@ -138,6 +144,33 @@ impl Store {
         answered
     }
 
+    /// Runs a statement that may be repeated, until it answers or the deadline passes.
+    ///
+    /// # Errors
+    /// [`StoreError::Late`] past the deadline, [`StoreError::Broken`] for a fault of ours.
+    pub async fn insist<T, F>(
+        &self,
+        deadline: Instant,
+        ids: &Ids,
+        statement: impl Fn(Lent) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = (Lent, Result<T, StoreError>)>,
+    {
+        loop {
+            match self.once(deadline, &statement).await {
+                Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
+                    tracing::debug!(%error, "looking again");
+                    sleep(Duration::from_millis(1 + ids.below(INSIST_MILLIS))).await;
+                    if Instant::now() >= deadline {
+                        return Err(StoreError::Late);
+                    }
+                }
+                answered => return answered,
+            }
+        }
+    }
+
     /// How many connections are open, and how many of them are idle.
     #[must_use]
     pub fn usage(&self) -> (usize, usize) {
@@ -153,16 +186,21 @@ impl Store {
 
 /// Session settings of every connection of the service. The bounds are DESIGN.md's.
 pub const SESSION: [(&str, &str); 6] = [
-    // A held row costs one command a second and a half, not its connection for ever.
-    ("lock_timeout", "1500ms"),
+    // Below a command's deadline. No shorter lock_timeout beside it: between two tries a command lets go of its key's locks,
+    // and a duplicate in another process would take its place.
     ("statement_timeout", "4500ms"),
     ("idle_in_transaction_session_timeout", "10s"),
-    // A command that was given up is noticed while it still waits for a lock.
-    ("client_connection_check_interval", "1s"),
+    // A command that was given up ends while it still waits for a lock, well before its caller may try again.
+    ("client_connection_check_interval", "100ms"),
     // The commands' statements have one good plan each; planning them anew costs more than running them.
     ("plan_cache_mode", "force_generic_plan"),
+    // And a plan made while a table was empty must be the right one when it is not.
+    ("enable_seqscan", "off"),
     ("jit", "off"),
 ];
+
+/// A statement is repeated after at most so many milliseconds: a server on its way back is not rushed.
+const INSIST_MILLIS: u64 = 32;
 
 /// A connection on loan for one statement.
 pub struct Lent(Option<Object<Connect>>);

@@ -28,10 +28,10 @@ use sqlx::postgres::PgConnection;
 
 /// Runs commands.
 pub struct Commands {
-    store: Store,
-    clock: Clock,
-    ids: Ids,
-    bounds: Bounds,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) ids: Ids,
+    pub(super) bounds: Bounds,
     tasks: TaskTracker,
     /// Keys at work in this process.
     pub registry: Registry,
@@ -50,6 +50,7 @@ struct Run<'a, C> {
 }
 
 /// How an attempt ended without an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     /// Something went stale or away.
     Soon,
@@ -61,7 +62,7 @@ enum Again {
 const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
 
 /// Bounds of the pause before looking again; it doubles from the first to the second, with full jitter.
-const PAUSE_MILLIS: (u64, u64) = (4, 128);
+pub(super) const PAUSE_MILLIS: (u64, u64) = (4, 128);
 
 impl Commands {
     /// Ready to run commands. `tasks` is what stopping waits for.
@@ -135,32 +136,33 @@ impl Commands {
         }
     }
 
-    /// The owner's part: take turns, decide, commit, and look again as long as it takes.
+    /// The owner's part: decide, commit, and look again as long as it takes.
     async fn own<C: Command>(&self, run: &Run<'_, C>, seen: Seen, mut caller: Caller) -> Result<Answer, Problem> {
-        let mut seen = Some(seen);
+        let again = match self.take_turn(run, Some(seen), &mut caller).await? {
+            Ok(answer) => return Ok(answer),
+            Err(again) => again,
+        };
+        if again == Again::Soon {
+            return self.persist(run, again, caller).await;
+        }
+        // Another process is at this very request, so this one waits like any duplicate: for its answer, or to take over
+        // should that process die, and no longer than a duplicate may.
+        let run = Run { deadline: run.wait_until, ..*run };
+        self.persist(&run, again, caller).await.map_err(|problem| match problem.code {
+            Code::Unavailable => Code::IdempotencyInFlight.into(),
+            _ => problem,
+        })
+    }
+
+    async fn persist<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        mut again: Again,
+        mut caller: Caller,
+    ) -> Result<Answer, Problem> {
         let mut pause = PAUSE_MILLIS.0;
         loop {
-            let lane = (caller.tenant_id, run.command.lane());
-            let (turn, waited) =
-                timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
-            // Whoever waited for the turn has seen what was true before it.
-            let current = if let Some(seen) = seen.take().filter(|_| !waited) {
-                seen
-            } else {
-                let seen = self.look(run).await?;
-                caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
-                if let Some(answer) = self.stored(run, &seen, &caller)? {
-                    return Ok(answer);
-                }
-                seen
-            };
-            let again = match self.attempt(run, current, &caller).await? {
-                Ok(answer) => return Ok(answer),
-                Err(again) => again,
-            };
-            drop(turn);
             match again {
-                Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
                 Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
                 Again::Soon => {
                     sleep(Duration::from_millis(self.ids.below(pause))).await;
@@ -170,7 +172,34 @@ impl Commands {
             if Instant::now() >= run.deadline {
                 return Err(Code::Unavailable.into());
             }
+            match self.take_turn(run, None, &mut caller).await? {
+                Ok(answer) => return Ok(answer),
+                Err(stale) => again = stale,
+            }
         }
+    }
+
+    /// One turn on the command's lane. What was seen before waiting for it is looked at anew.
+    async fn take_turn<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        seen: Option<Seen>,
+        caller: &mut Caller,
+    ) -> Result<Result<Answer, Again>, Problem> {
+        let lane = (caller.tenant_id, run.command.lane());
+        let turn = timeout_at(run.deadline, self.lanes.turn(lane)).await;
+        let (_turn, waited) = turn.map_err(|_| Code::Unavailable)?;
+        let current = if let Some(seen) = seen.filter(|_| !waited) {
+            seen
+        } else {
+            let seen = self.look(run).await?;
+            *caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
+            if let Some(answer) = self.stored(run, &seen, caller)? {
+                return Ok(Ok(answer));
+            }
+            seen
+        };
+        self.attempt(run, current, caller).await
     }
 
     /// Decides on what was seen and commits.
@@ -313,7 +342,8 @@ impl Commands {
         let written = self.store.once(run.deadline, write).await;
         match written {
             Ok(outcome) => Ok(outcome),
-            Err(error) => self.again(&error, run.deadline).await.map(|()| Outcome::Stale),
+            Err(StoreError::Again(_) | StoreError::Gone(_)) => Ok(Outcome::Stale),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -347,32 +377,11 @@ impl Commands {
     }
 
     /// Runs a statement that may be repeated until it answers.
-    async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
+    pub(super) async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        loop {
-            match self.store.once(deadline, &statement).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => self.again(&error, deadline).await?,
-            }
-        }
-    }
-
-    /// Whether an error means to look again; then a pause, so that a server on its way back is not rushed.
-    async fn again(&self, error: &StoreError, deadline: Instant) -> Result<(), Problem> {
-        match error {
-            StoreError::Late => Err(Code::Unavailable.into()),
-            StoreError::Broken(error) => {
-                tracing::error!(%error, "a statement failed");
-                Err(Code::Internal.into())
-            }
-            StoreError::Again(_) | StoreError::Gone(_) => {
-                tracing::debug!(%error, "looking again");
-                sleep(Duration::from_millis(1 + self.ids.below(PAUSE_MILLIS.1 / 4))).await;
-                if Instant::now() < deadline { Ok(()) } else { Err(Code::Unavailable.into()) }
-            }
-        }
+        Ok(self.store.insist(deadline, &self.ids, statement).await?)
     }
 }
 

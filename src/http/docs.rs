@@ -26,7 +26,7 @@ pub fn routes() -> Router<Arc<App>> {
     // The validator would send the document's address to a server of Swagger's.
     let config =
         Config::new(["/openapi.json"]).validator_url("none").try_it_out_enabled(true).display_operation_id(true);
-    let config = Arc::new(config.doc_expansion("list").persist_authorization(false).filter(true));
+    let config = Arc::new(config.doc_expansion("list").persist_authorization(false).filter(true).use_base_layout());
     let page = Arc::clone(&config);
     Router::new()
         .route("/openapi.json", get(async move || ([(header::CONTENT_TYPE, "application/json")], document.clone())))

@@ -67,6 +67,47 @@ pub fn whole_or_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     Ok(Option::<Whole>::deserialize(deserializer)?.map(|Whole(number)| number))
 }
 
+/// A [`whole`] number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number<const MIN: i32, const MAX: i32>(pub i32);
+
+impl<'de, const MIN: i32, const MAX: i32> Deserialize<'de> for Number<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = whole(deserializer)?;
+        if !(MIN..=MAX).contains(&number) {
+            return Err(de::Error::custom(format!("a number from {MIN} to {MAX} is wanted")));
+        }
+        Ok(Self(number))
+    }
+}
+
+/// The name of a time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(pub String);
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if time::zone(&name).is_none() {
+            return Err(de::Error::custom("an IANA time zone name is wanted, such as Europe/Berlin"));
+        }
+        Ok(Self(name))
+    }
+}
+
+/// An instant, written with its offset (RFC 3339).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instant(pub Timestamp);
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match time::parse_written(&String::deserialize(deserializer)?).map_err(de::Error::custom)? {
+            Written::Instant(instant) => Ok(Self(micros(instant))),
+            Written::Local(_) => Err(de::Error::custom("a time with its offset is wanted, such as Z or +01:00")),
+        }
+    }
+}
+
 /// The instant a caller means by `start` and, for a local time, the `time_zone` beside it.
 ///
 /// # Errors

@@ -8,7 +8,6 @@ use crate::app::App;
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
 use crate::domain::problem::{Code, Problem};
-use crate::domain::time::{self, Written};
 use crate::store::appointments::{self, Filter, Place};
 
 /// Strides to a page at the most. Only who asks for what hardly exists, of a clinic with more than 100,000 visits and
@@ -72,14 +71,11 @@ fn begin(from: Option<Timestamp>, after: Option<&Cursor>) -> Result<Option<Place
 }
 
 fn cursor(place: Place) -> Cursor {
-    Cursor { key: time::canonical_text(place.start), id: place.id }
+    Cursor::at(place.start, place.id)
 }
 
 fn place(cursor: &Cursor) -> Result<Place, Problem> {
-    match time::parse_written(&cursor.key) {
-        Ok(Written::Instant(start)) => Ok(Place { start, id: cursor.id }),
-        _ => Err(Code::CursorInvalid.into()),
-    }
+    Ok(Place { start: cursor.instant()?, id: cursor.id })
 }
 
 #[cfg(test)]

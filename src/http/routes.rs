@@ -7,7 +7,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{appointments, availability, blocks, commands, explain, operations};
+use super::{appointments, availability, blocks, commands, credentials, directory, explain, operations};
 use crate::app::App;
 use crate::domain::access::Permission;
 
@@ -37,7 +37,7 @@ pub struct Group {
 /// The API's routes, each with the permission of API.md's role table.
 #[must_use]
 pub fn api() -> Vec<Group> {
-    use Permission::{Overrule, ReadAppointments, ReadDirectory, WriteAppointments};
+    use Permission::{Administer, Overrule, Patients, ReadAppointments, ReadDirectory, WriteAppointments};
     let of = |kind, permission, routes| Group { kind, permission: Some(permission), routes };
     let new = OpenApiRouter::new;
     vec![
@@ -69,6 +69,12 @@ pub fn api() -> Vec<Group> {
         ),
         of(Kind::Read, ReadDirectory, new().routes(routes!(availability::get))),
         of(Kind::Read, WriteAppointments, new().routes(routes!(commands::get))),
+        of(Kind::Read, ReadDirectory, directory::reads()),
+        of(Kind::Change, Administer, directory::writes()),
+        of(Kind::Read, Patients, directory::patient_reads()),
+        of(Kind::Change, Patients, directory::patient_writes()),
+        of(Kind::Read, Administer, credentials::reads()),
+        of(Kind::Change, Administer, credentials::writes()),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! Credentials and the audit of what their holders were refused.
+//! Credentials as they let requests in, and the audit of what their holders were refused. Their administration is in
+//! `credentials_admin.rs`.
 
 use jiff::Timestamp;
 use jiff_sqlx::{Timestamp as SqlTime, ToSqlx};

@@ -14,7 +14,7 @@ use crate::domain::problem::Code;
 use crate::http::routes::Kind;
 use Code::{
     AmbiguousLocalTime, BodyTooLarge, CursorInvalid, DuplicateIntent, Forbidden, IdempotencyInFlight,
-    IdempotencyKeyInvalid, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyWaitersExceeded, InThePast,
+    IdempotencyKeyInvalid, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyWaitersExceeded, InThePast, InUse,
     InactiveReference, Internal, MalformedRequest, NonexistentLocalTime, NotFound, OffGrid, OutsideHours,
     OverbookingNotAllowed, RangeTooWide, RateLimited, SlotTaken, TooFarAhead, TooSoon, TransitionNotAllowed,
     Unauthenticated, Unavailable, UnknownReference, UnsupportedMediaType, VersionMismatch,
@@ -110,6 +110,9 @@ const BY_DECISION: &[(&str, &[&[Code]])] = &[
     ("reopen", &[TRANSITION, SLOT]),
     ("block", &[&[UnknownReference, InThePast, TooFarAhead, SlotTaken]]),
     ("availability", &[&[RangeTooWide, UnknownReference]]),
+    ("put_operatory", &[&[InUse]]),
+    ("put_service", &[&[InUse]]),
+    ("rotate_credential", &[TRANSITION]),
 ];
 
 /// Every code an operation can answer with.

@@ -3,7 +3,6 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use utoipa::openapi::schema::ArrayItems;
 use utoipa::openapi::{RefOr, Schema};
 use uuid::{Uuid, uuid};
 
@@ -64,26 +63,91 @@ pub fn of_member(name: &str) -> Option<Value> {
 pub fn of_request(operation: &str) -> Option<Value> {
     Some(match operation {
         "book" => json!({
-            "clinic_id": CLINIC,
-            "patient_id": PATIENT,
-            "practitioner_id": PRACTITIONER,
-            "operatory_id": OPERATORY,
-            "service_id": SERVICE,
-            "start": "2027-11-02T09:00:00",
-            "time_zone": "Europe/Berlin",
+            "clinic_id": CLINIC, "patient_id": PATIENT, "practitioner_id": PRACTITIONER, "operatory_id": OPERATORY,
+            "service_id": SERVICE, "start": "2027-11-02T09:00:00", "time_zone": "Europe/Berlin",
             "note": "prefers mornings",
         }),
         "reschedule" => json!({ "start": "2027-11-02T10:00:00", "time_zone": "Europe/Berlin" }),
         "cancel" => json!({ "reason": "patient called" }),
         "note" => json!({ "note": "will be ten minutes late" }),
         "block" => json!({
-            "clinic_id": CLINIC,
-            "practitioner_id": PRACTITIONER,
-            "start": "2027-11-02T12:00:00+01:00",
-            "end": "2027-11-02T13:00:00+01:00",
-            "reason": "lunch",
+            "clinic_id": CLINIC, "practitioner_id": PRACTITIONER, "start": "2027-11-02T12:00:00+01:00",
+            "end": "2027-11-02T13:00:00+01:00", "reason": "lunch",
+        }),
+        "create_credential" => json!({
+            "name": "Front desk, Mitte", "subject": "person:paul.meier", "roles": ["FRONT_DESK"], "clinic_ids": [CLINIC],
+        }),
+        "rotate_credential" => json!({ "keep_old_seconds": 3600 }),
+        _ => return to_put(operation),
+    })
+}
+
+/// The demo group's own entries, so that whoever tries one changes nothing.
+fn to_put(operation: &str) -> Option<Value> {
+    let name = match operation {
+        "put_clinic" => "Clinic",
+        "put_clinic_hours" => return Some(week()),
+        "put_clinic_closures" => return Some(json!([closure()])),
+        "put_practitioner" => "Practitioner",
+        "put_practitioner_clinic" => "Membership",
+        "put_operatory" => "Operatory",
+        "put_service" => "Service",
+        "put_patient" => "Patient",
+        _ => return None,
+    };
+    let mut body = entry(name)?;
+    let members = body.as_object_mut()?;
+    // The path has its ids, and versions are counted here.
+    members.retain(|member, _| !matches!(member.as_str(), "id" | "version" | "practitioner_id"));
+    if name == "Membership" {
+        members.remove("clinic_id");
+    }
+    Some(body)
+}
+
+/// What the directory has, by its schema's name.
+fn entry(name: &str) -> Option<Value> {
+    Some(match name {
+        "Clinic" => json!({
+            "id": CLINIC, "name": "Spree Dental Mitte", "time_zone": "Europe/Berlin", "slot_minutes": 15,
+            "allow_overbooking": false, "min_notice_minutes": 0, "horizon_days": 730, "key_retention_days": 7,
+            "version": 1,
+        }),
+        "Practitioner" => json!({ "id": PRACTITIONER, "name": "Dr. Amira Haddad", "active": true, "version": 1 }),
+        "Membership" => json!({
+            "practitioner_id": PRACTITIONER, "clinic_id": CLINIC, "active": true, "hours": null, "version": 1,
+        }),
+        "Operatory" => json!({
+            "id": OPERATORY, "clinic_id": CLINIC, "name": "Room 1", "active": true, "version": 1,
+        }),
+        "Service" => json!({
+            "id": SERVICE, "clinic_id": CLINIC, "name": "Cleaning", "minutes": 30, "buffer_minutes": 0, "active": true,
+            "version": 1,
+        }),
+        "Patient" => json!({
+            "id": PATIENT, "name": "Ada Arslan", "birth_date": "1940-01-01", "email": "ada.arslan@example.org",
+            "phone": "+49 30 23125 000", "language": "de", "preferred_channel": "email", "version": 1,
         }),
         _ => return None,
+    })
+}
+
+fn closure() -> Value {
+    json!({ "from": "2027-12-23T23:00:00Z", "to": "2027-12-26T23:00:00Z", "reason": "Christmas" })
+}
+
+fn week() -> Value {
+    let days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+    days.map(|day| json!({ "weekday": day, "opens": "08:00", "closes": "18:00" })).into_iter().collect()
+}
+
+fn credential(operation: &str) -> Value {
+    let later = "2026-11-30T11:15:00Z";
+    json!({
+        "id": A_CREDENTIAL, "name": "Front desk, Mitte", "subject": "person:paul.meier", "roles": ["FRONT_DESK"],
+        "clinic_ids": [CLINIC], "created_by": "person:nora.lindqvist", "created_at": "2026-11-30T10:15:00Z",
+        "previous_secret_until": (operation == "rotate_credential").then_some(later),
+        "revoked_at": (operation == "revoke_credential").then_some(later),
     })
 }
 
@@ -98,10 +162,8 @@ pub fn of_answer(schema: &RefOr<Schema>, operation: &str, status: &str) -> Optio
                 None => of_schema(name, operation, status),
             }
         }
-        RefOr::T(Schema::Array(rows)) => match &rows.items {
-            ArrayItems::RefOrSchema(row) => Some(json!([of_answer(row, operation, status)?])),
-            ArrayItems::False => None,
-        },
+        RefOr::T(Schema::Array(_)) if operation.ends_with("hours") => Some(week()),
+        RefOr::T(Schema::Array(_)) => Some(json!([closure()])),
         RefOr::T(_) => None,
     }
 }
@@ -136,7 +198,13 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
         }
         "Explained" => explained(),
         "Problems" => json!({ "items": [explained()] }),
-        _ => return None,
+        "Credential" => credential(operation),
+        "IssuedCredential" => {
+            let mut issued = credential(operation);
+            issued["api_key"] = json!(format!("ob_{}_{}", A_CREDENTIAL.simple(), "0".repeat(64)));
+            issued
+        }
+        _ => return entry(name),
     })
 }
 

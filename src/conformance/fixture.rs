@@ -232,6 +232,17 @@ impl<'a> Place<'a> {
         Ok(Slot { practitioner, patient, start: self.at(self.working_day(day), hour, 0) })
     }
 
+    /// The first practitioner's slot of an hour in which every practitioner is free still.
+    pub(super) async fn untouched_hour(&self) -> Verdict<Slot> {
+        // Slots come by the hour, one practitioner after the other.
+        loop {
+            let slot = self.slot().await?;
+            if self.practitioners.first() == Some(&slot.practitioner) {
+                return Ok(slot);
+            }
+        }
+    }
+
     /// The working day of this number, from the place's first.
     pub(super) fn working_day(&self, number: usize) -> Date {
         let days = i64::try_from(number / 5 * 7 + number % 5).unwrap_or(0);

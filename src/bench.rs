@@ -132,6 +132,7 @@ async fn measure(cluster: &Cluster, pgbench: &std::path::Path, options: &Options
             for _ in 0..TURNS {
                 let seconds = Duration::from_secs(options.seconds.into());
                 let connections = http::connect(service.address(), &world, work, clients, turn).await?;
+                world::tidy_up(&mut connection).await?;
                 let before = Reading::take(&mut connection, service.pid(), postmaster).await?;
                 let answered = http::run(connections, &world, work, turn, seconds).await?;
                 let after = Reading::take(&mut connection, service.pid(), postmaster).await?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa_axum::router::OpenApiRouter;
@@ -30,6 +30,7 @@ pub mod edge;
 pub mod explain;
 pub mod fields;
 pub mod guard;
+pub mod intake;
 pub mod listen;
 pub mod listing;
 pub mod operations;
@@ -108,6 +109,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/", get(operations::root))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(intake::intake))
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
         .layer(edge::cors(app));
     within_edge(app, router)

@@ -190,8 +190,8 @@ pub const SESSION: [(&str, &str); 6] = [
     // and a duplicate in another process would take its place.
     ("statement_timeout", "4500ms"),
     ("idle_in_transaction_session_timeout", "10s"),
-    // A command that was given up is noticed while it still waits for a lock.
-    ("client_connection_check_interval", "1s"),
+    // A command that was given up ends while it still waits for a lock, well before its caller may try again.
+    ("client_connection_check_interval", "100ms"),
     // The commands' statements have one good plan each; planning them anew costs more than running them.
     ("plan_cache_mode", "force_generic_plan"),
     // And a plan made while a table was empty must be the right one when it is not.

@@ -195,13 +195,29 @@ pub fn openings(question: &Question<'_>) -> impl Iterator<Item = Opening> {
 }
 
 /// Up to three openings for a booking refused because its slot is taken: those of the `preferred` practitioner first,
-/// then the others', each by start (API.md, Problems: `slot_taken`). Stops at the third.
+/// then the others', each by start (API.md, Problems: `slot_taken`). No two of them keep a practitioner at the same time,
+/// so that a caller could take them all. Stops at the third.
 #[must_use]
 pub fn next_openings(question: &Question<'_>, preferred: Option<Uuid>) -> Vec<Opening> {
     let own = question.people.iter().find(|person| Some(person.practitioner_id) == preferred);
     let alone = Question { people: own.map_or(&[], slice::from_ref), ..*question };
     let others = openings(question).filter(|opening| Some(opening.practitioner_id) != preferred);
-    openings(&alone).chain(others).take(OFFERED_INSTEAD).collect()
+    let mut offered: Vec<Opening> = Vec::with_capacity(OFFERED_INSTEAD);
+    for opening in openings(&alone).chain(others) {
+        let until = |opening: &Opening| Span::from_length(opening.end, question.buffer_minutes).end;
+        let clashes = offered.iter().any(|other| {
+            other.practitioner_id == opening.practitioner_id
+                && other.start < until(&opening)
+                && opening.start < until(other)
+        });
+        if !clashes {
+            offered.push(opening);
+        }
+        if offered.len() == OFFERED_INSTEAD {
+            break;
+        }
+    }
+    offered
 }
 
 #[cfg(test)]
@@ -308,6 +324,15 @@ mod tests {
         assert_eq!([next(None), next(Some(Uuid::nil()))], [any.clone(), any]);
         let alone = Question { people: &people[1..2], ..question };
         assert_eq!(next_openings(&alone, Some(Uuid::from_u128(2))).len(), 1, "not offered twice");
+    }
+
+    #[test]
+    fn openings_instead_do_not_overlap_one_another() {
+        let quarters = rules("Europe/Berlin", 15, week("08:00", "18:00"));
+        let people = [person(1, &[])];
+        let question = Question { buffer_minutes: 10, ..ask(&quarters, &people, "2026-12-01T07:00:00Z", "2026-12-02T07:00:00Z") };
+        let found: Vec<_> = next_openings(&question, None).iter().map(|slot| slot.start.to_string()).collect();
+        assert_eq!(found, ["2026-12-01T07:00:00Z", "2026-12-01T07:45:00Z", "2026-12-01T08:30:00Z"]);
     }
 
     #[test]

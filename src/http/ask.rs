@@ -2,28 +2,21 @@
 //! size, media type, shape, key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
 use super::edge::RequestIds;
 use super::guard::SignedIn;
+use super::intake::Intake;
 use super::problem::Refused;
 use crate::app::App;
 use crate::command::{Answer, Command, IfMatch, Request as Asked};
 use crate::domain::key::{self, KeyHash};
 use crate::domain::problem::{Code, Problem};
-
-/// Largest body, in bytes (API.md, "Problems").
-const LARGEST: usize = 64 * 1024;
-
-/// A body that has not arrived whole by then is not waited for.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command's request, read.
 pub struct Ask<T> {
@@ -43,7 +36,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request).await?;
+        let (asked, bytes) = read(request)?;
         let body = parse(&bytes)?;
         let key = key_of(&asked.1)?;
         Ok(Self { asked: Asked { key: Some(key), ..asked.0 }, body })
@@ -54,7 +47,7 @@ impl FromRequest<Arc<App>> for AskWithoutKey {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request).await?;
+        let (asked, bytes) = read(request)?;
         parse::<Nothing>(&bytes)?;
         Ok(Self { asked: asked.0 })
     }
@@ -68,8 +61,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
         no_query(&request)?;
-        let (parts, body) = request.into_parts();
-        Ok(Self(parse(&bytes(&parts.headers, body).await?)?))
+        let (parts, _) = request.into_parts();
+        Ok(Self(parse(&bytes(&parts)?)?))
     }
 }
 
@@ -78,10 +71,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
+fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
     let queried = no_query(&request);
-    let (parts, body) = request.into_parts();
-    let bytes = bytes(&parts.headers, body).await?;
+    let (parts, _) = request.into_parts();
+    let bytes = bytes(&parts)?;
     queried?;
     let signed_in = parts.extensions.get::<SignedIn>().ok_or(Code::Internal)?;
     let ids = parts.extensions.get::<RequestIds>().ok_or(Code::Internal)?;
@@ -97,20 +90,16 @@ async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused
 }
 
 /// The body's bytes: not too many, and JSON by their own account.
-pub(super) async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > LARGEST) {
-        return Err(Code::BodyTooLarge.into());
-    }
-    let bytes = match timeout(BODY_PATIENCE, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if is_too_large(&error) => return Err(Code::BodyTooLarge.into()),
-        Ok(Err(_)) | Err(_) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
+pub(super) fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
+    let bytes = match parts.extensions.get() {
+        None => return Ok(Vec::new()),
+        Some(Intake::Whole(bytes)) => bytes.clone(),
+        Some(Intake::TooLarge) => return Err(Code::BodyTooLarge.into()),
+        Some(Intake::Broken) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
     };
-    let encoded = headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let headers = &parts.headers;
+    let encodings = headers.get_all(header::CONTENT_ENCODING);
+    let encoded = encodings.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
     let is_json = || {
         let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())?;
         let essence = value.split(';').next()?.trim();
@@ -119,18 +108,7 @@ pub(super) async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Re
     if !bytes.is_empty() && (encoded || is_json() != Some(true)) {
         return Err(Code::UnsupportedMediaType.into());
     }
-    Ok(bytes.to_vec())
-}
-
-fn is_too_large(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    Ok(bytes)
 }
 
 /// Reads a body strictly: unknown and duplicate members, trailing text and anything that is not UTF-8 are refused.

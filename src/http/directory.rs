@@ -87,8 +87,8 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
         let queried = no_query(&request);
-        let (parts, body) = request.into_parts();
-        let bytes = bytes(&parts.headers, body).await?;
+        let (parts, _) = request.into_parts();
+        let bytes = bytes(&parts)?;
         queried?;
         let body = parse(&bytes)?;
         let condition = Condition {

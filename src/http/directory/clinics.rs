@@ -28,15 +28,15 @@ pub struct ClinicFields {
     #[schema(value_type = String, example = "Europe/Berlin")]
     time_zone: Zone,
     /// The grid: visits start on multiples of this, counted from local midnight.
-    #[schema(value_type = i32, minimum = 1, maximum = 240, example = 15)]
-    slot_minutes: Number<1, 240>,
+    #[schema(value_type = i32, minimum = 1, maximum = 1440, example = 15)]
+    slot_minutes: Number<1, 1440>,
     /// Whether a visit may be put into a slot that is taken, when asked for.
     #[schema(example = false)]
     #[serde(default)]
     allow_overbooking: bool,
     /// A visit is booked at least so long before it starts.
-    #[schema(value_type = Option<i32>, minimum = 0, maximum = 525_600, default = 0, example = 0)]
-    min_notice_minutes: Option<Number<0, 525_600>>,
+    #[schema(value_type = Option<i32>, minimum = 0, maximum = 5_256_000, default = 0, example = 0)]
+    min_notice_minutes: Option<Number<0, 5_256_000>>,
     /// A visit is booked at most so long before it starts.
     #[schema(value_type = Option<i32>, minimum = 1, maximum = 3650, default = 730, example = 730)]
     horizon_days: Option<Number<1, 3650>>,

@@ -112,11 +112,16 @@ impl<'a> Place<'a> {
 
     /// A fresh clinic of this kind, with everything it needs.
     pub(super) async fn with(world: &'a World, settings: Settings) -> Verdict<Self> {
+        Self::of_id(world, world.id(), settings).await
+    }
+
+    /// The same, of an id that may have been used before: what it has is its own, whatever else there is.
+    pub(super) async fn of_id(world: &'a World, clinic: String, settings: Settings) -> Verdict<Self> {
         let Ok(zone) = TimeZone::get(settings.zone) else { return failed("a known zone", settings.zone) };
         let many = |count: usize| (0..count).map(|_| world.id()).collect::<Vec<_>>();
         let place = Self {
             client: world.admin().clone(),
-            clinic: world.id(),
+            clinic,
             practitioners: many(settings.practitioners),
             operatories: many(settings.operatories),
             services: many(3),

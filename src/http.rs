@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tower::util::option_layer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -111,7 +112,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(intake::intake))
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
-        .layer(edge::cors(app));
+        .layer(option_layer(edge::cors(app)));
     within_edge(app, router)
 }
 

@@ -10,7 +10,7 @@ use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
 use oncebook::keys::{self, Keys};
-use oncebook::store::databases;
+use oncebook::store::{databases, janitor};
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,12 @@ enum What {
     Bench(bench::Options),
     /// Holds any running service to its contract, over HTTP.
     Conformance(conformance::Options),
+    /// Checks that the audit is as it was when it was sealed; exits with 1 when it is not.
+    Audit {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+    },
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -99,6 +105,12 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
         What::Conformance(options) => {
             let summary = Box::pin(conformance::run(options)).await?;
             return Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        What::Audit { database_url } => {
+            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+            let broken = janitor::first_broken_seal(&mut connection).await.context("reading the audit")?;
+            anyhow::ensure!(broken.is_none(), "seal {} does not fit the rows it covers", broken.unwrap_or_default());
+            println!("Every seal of the audit fits the rows it covers.");
         }
         What::Healthcheck { listen } => healthcheck::healthcheck(listen)?,
     }

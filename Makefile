@@ -7,7 +7,7 @@ PROFILE ?= dev
 ARGS ?=
 OPENAPI = openapi/openapi.json
 
-.PHONY: help setup dev test check prepare bench
+.PHONY: help setup dev test check prepare bench mutants
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -40,3 +40,6 @@ prepare: setup ## regenerate .sqlx/ and openapi/openapi.json
 
 bench: setup ## bookings and replays a second, beside pgbench running the same statements
 	cargo run --release -- bench $(ARGS)
+
+mutants: setup ## breaks the service in many ways, one by one, and sees each caught by the conformance suite
+	.ci/mutants $(ARGS)

@@ -12,6 +12,7 @@ use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tower::util::option_layer;
 
 use crate::app::App;
 use crate::domain::problem::Code;
@@ -64,7 +65,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(intake::intake))
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
-        .layer(edge::cors(app));
+        .layer(option_layer(edge::cors(app)));
     within_edge(app, router)
 }
 

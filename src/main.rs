@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -10,7 +11,7 @@ use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
 use oncebook::http::openapi;
 use oncebook::keys::{self, Keys};
-use oncebook::store::databases;
+use oncebook::store::{databases, janitor};
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
@@ -68,6 +69,12 @@ enum What {
     Bench(bench::Options),
     /// Holds any running service to its contract, over HTTP.
     Conformance(conformance::Options),
+    /// Checks that the audit is as it was when it was sealed; exits with 1 when it is not.
+    Audit {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+    },
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -76,39 +83,42 @@ enum What {
     },
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(run(cli.command))
 }
 
-async fn run(command: What) -> anyhow::Result<()> {
+async fn run(command: What) -> anyhow::Result<ExitCode> {
     match command {
-        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await,
+        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await?,
         What::Serve { database_url, roles, config } => {
             telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
-            serve(config, &database_url, &roles, listeners, app::stop_on_signal()?).await
+            serve(config, &database_url, &roles, listeners, app::stop_on_signal()?).await?;
         }
         What::Migrate { database_url } => {
             let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
             databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
-            Ok(())
         }
-        What::Openapi => {
-            print!("{}", openapi::text());
-            Ok(())
-        }
-        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await,
-        What::Bench(options) => Box::pin(bench::run(options)).await,
+        What::Openapi => print!("{}", openapi::text()),
+        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await?,
+        What::Bench(options) => Box::pin(bench::run(options)).await?,
+        // Its last line is the summary: a failed case is no error of the program's to be explained below it.
         What::Conformance(options) => {
             let summary = Box::pin(conformance::run(options)).await?;
-            anyhow::ensure!(summary.failed == 0, "{} cases failed", summary.failed);
-            Ok(())
+            return Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        What::Healthcheck { listen } => healthcheck::healthcheck(listen),
+        What::Audit { database_url } => {
+            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+            let broken = janitor::first_broken_seal(&mut connection).await.context("reading the audit")?;
+            anyhow::ensure!(broken.is_none(), "seal {} does not fit the rows it covers", broken.unwrap_or_default());
+            println!("Every seal of the audit fits the rows it covers.");
+        }
+        What::Healthcheck { listen } => healthcheck::healthcheck(listen)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {

@@ -138,7 +138,8 @@ fn every_body_has_an_example_of_its_schema() {
                 let examples: Vec<&Value> = several.chain(says.get("example")).collect();
                 assert!(!examples.is_empty(), "{name}: an example of {media_type}");
                 for example in examples {
-                    schema::check(&document, &says["schema"], example).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+                    schema::check(&document, &says["schema"], example)
+                        .unwrap_or_else(|fault| panic!("{name}: {fault}"));
                 }
             }
         }

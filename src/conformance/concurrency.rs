@@ -165,7 +165,7 @@ async fn one_slot(world: &World) -> Verdict {
         tally.grew(&Growth { keys: stored, audit: (0, stored), ..Growth::BOOKING }, &answers[0]).await?;
     }
     // The same operatory with different practitioners, and overlapping instead of equal times.
-    let slot = place.slot().await?;
+    let slot = place.untouched_hour().await?;
     let room = place.operatories[0].as_str();
     let seats = place.practitioners.iter().cycle();
     let calls = rivals(&place, &slot).into_iter().zip(seats).enumerate();
@@ -191,11 +191,7 @@ async fn moves(world: &World) -> Verdict {
 async fn crossed(world: &World) -> Verdict {
     let place = Place::with(world, Settings { patients: RACERS, ..Settings::default() }).await?;
     for round in 0..5 {
-        // Slots come by the hour, one practitioner after the other: from the first one's on, both are free.
-        let mut goal = place.slot().await?;
-        while goal.practitioner != place.practitioners[0] {
-            goal = place.slot().await?;
-        }
+        let goal = place.untouched_hour().await?;
         let _other_ones = place.slot().await?;
         let mut calls = Vec::new();
         for (at, patient) in place.patients.iter().enumerate() {

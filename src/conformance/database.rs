@@ -312,6 +312,17 @@ impl Hold {
         failed("the command to wait for the row locked from outside", "nothing waited for it within 3 s")
     }
 
+    /// Waits until no backend waits for it: what was given up is gone, not to be carried out once the row is let go.
+    pub(super) async fn abandoned(&mut self) -> Verdict {
+        for _ in 0..100 {
+            if self.waiting().await?.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        failed("a statement that was given up to end", "it waits still, 2 s after the 503")
+    }
+
     /// Waits for an advisory lock of that backend, which waits for this row: a deadlock, of which Postgres ends the
     /// other side, since that one has waited longer. Then lets go. False where the backend holds no such lock.
     pub(super) async fn deadlock_with(mut self, pid: i32) -> Verdict<bool> {

@@ -132,6 +132,8 @@ async fn in_use(world: &World) -> Verdict {
     let practitioner = format!("/v1/practitioners/{}", slot.practitioner);
     place.put(&practitioner, &json!({"name": "gone", "active": false})).await?;
     // What is booked stays booked, and goes its way.
+    let to = json!({"start": slot.later(60).start.to_string()});
+    place.act(&booked.id, "reschedule").json(&to).key(&world.key()).send().await?.is(200).about("moved")?;
     place.acts(&booked.id, &["confirm", "check-in", "complete"]).await?;
     booked.call.send().await?.replays(&booked.answer)?;
     // Another length for bookings to come changes none that is there.
@@ -139,7 +141,7 @@ async fn in_use(world: &World) -> Verdict {
     place.put(&service, &longer).await?;
     let read = place.client.get(format!("/v1/appointments/{}", booked.id)).send().await?;
     let end = read.is(200)?.member("end")?;
-    ensure(end == slot.later(30).start.to_string(), "a booked visit as long as it was", end)
+    ensure(end == slot.later(90).start.to_string(), "a booked visit as long as it was", end)
 }
 
 async fn patients(world: &World) -> Verdict {

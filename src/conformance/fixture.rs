@@ -112,11 +112,16 @@ impl<'a> Place<'a> {
 
     /// A fresh clinic of this kind, with everything it needs.
     pub(super) async fn with(world: &'a World, settings: Settings) -> Verdict<Self> {
+        Self::of_id(world, world.id(), settings).await
+    }
+
+    /// The same, of an id that may have been used before: what it has is its own, whatever else there is.
+    pub(super) async fn of_id(world: &'a World, clinic: String, settings: Settings) -> Verdict<Self> {
         let Ok(zone) = TimeZone::get(settings.zone) else { return failed("a known zone", settings.zone) };
         let many = |count: usize| (0..count).map(|_| world.id()).collect::<Vec<_>>();
         let place = Self {
             client: world.admin().clone(),
-            clinic: world.id(),
+            clinic,
             practitioners: many(settings.practitioners),
             operatories: many(settings.operatories),
             services: many(3),
@@ -230,6 +235,17 @@ impl<'a> Place<'a> {
         let (day, hour) = (hour / 9, 8 + hour % 9);
         let practitioner = self.practitioners.get(seat).cloned().unwrap_or_default();
         Ok(Slot { practitioner, patient, start: self.at(self.working_day(day), hour, 0) })
+    }
+
+    /// The first practitioner's slot of an hour in which every practitioner is free still.
+    pub(super) async fn untouched_hour(&self) -> Verdict<Slot> {
+        // Slots come by the hour, one practitioner after the other.
+        loop {
+            let slot = self.slot().await?;
+            if self.practitioners.first() == Some(&slot.practitioner) {
+                return Ok(slot);
+            }
+        }
     }
 
     /// The working day of this number, from the place's first.

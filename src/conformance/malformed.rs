@@ -161,7 +161,7 @@ async fn directory(world: &World) -> Verdict {
         (format!("/v1/practitioners/{}", world.id()), json!({"name": "x", "active": true}), &["name"]),
         (format!("/v1/operatories/{}", world.id()), of_clinic, &["clinic_id", "name"]),
         (format!("/v1/services/{}", world.id()), place.service(30, 0), &["clinic_id", "name", "minutes"]),
-        (format!("/v1/patients/{}", world.id()), patient_body(), &["name", "preferred_channel"]),
+        (format!("/v1/patients/{}", world.id()), patient_body(), &["name"]),
     ];
     let mut tally = place.tally().await?;
     let mut last = place.book().await?.answer;

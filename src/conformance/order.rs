@@ -111,6 +111,10 @@ async fn pairs(world: &World, booked: &Booked, call: &Call, faults: &[Fault]) ->
                 for fault in Fault::APPLIED.into_iter().filter(|fault| fault == first || fault == second) {
                     request = fault.applied(world, booked, &request)?;
                 }
+                // The one refusal among them that is stored, and it is not to use up the key all the others share.
+                if [*first, *second] == [Fault::Business; 2] {
+                    request = request.key(&world.key());
+                }
                 let answer = request.send().await?;
                 let (status, code) = first.answer();
                 let alike = earlier.contains(second) && (answer.status, answer.code().as_str()) == second.answer();

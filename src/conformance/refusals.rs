@@ -96,12 +96,12 @@ impl Reasons<'_> {
         }
     }
 
-    /// Puts the clinic and the service as these reasons want them.
-    async fn settle(&self, place: &Place<'_>) -> Verdict {
+    /// Puts the clinic and a service as these reasons want them.
+    async fn settle(&self, place: &Place<'_>, service: &str) -> Verdict {
         place.settle(&self.settings()).await?;
-        let mut service = place.service(30, 0);
-        service["active"] = json!(!self.has(Reason::Inactive));
-        place.put(&format!("/v1/services/{}", place.services[1]), &service).await?;
+        let mut body = place.service(30, 0);
+        body["active"] = json!(!self.has(Reason::Inactive));
+        place.put(&format!("/v1/services/{service}"), &body).await?;
         Ok(())
     }
 
@@ -156,7 +156,7 @@ async fn bookings(world: &World) -> Verdict {
         } else {
             place.slot().await?
         };
-        reasons.settle(&place).await?;
+        reasons.settle(&place, &place.services[1]).await?;
         reasons.told(&reasons.applied(world, Some(&gap), place.book_call(&slot)), world).await?;
     }
     Ok(())
@@ -182,7 +182,7 @@ async fn moves(world: &World) -> Verdict {
     ];
     for pair in pairs(&all) {
         let reasons = Reasons(&pair);
-        Reasons(&[]).settle(&place).await?;
+        Reasons(&[]).settle(&place, &place.services[2]).await?;
         // Of the patient whose visit is in the way, the move makes the same visit twice; of another, it is just taken.
         let patient = if reasons.has(Reason::Duplicate) { taken.slot.patient.clone() } else { other.clone() };
         let from = Slot { patient, ..place.slot().await? };
@@ -195,8 +195,12 @@ async fn moves(world: &World) -> Verdict {
         } else {
             place.slot().await?
         };
-        reasons.settle(&place).await?;
-        let body = json!({"start": to.start.to_string(), "practitioner_id": to.practitioner});
+        reasons.settle(&place, &place.services[2]).await?;
+        let mut body = json!({"start": to.start.to_string(), "practitioner_id": to.practitioner});
+        if reasons.has(Reason::Inactive) {
+            // Another than it has: deactivating stops new bookings only, so its own would be in nobody's way.
+            body["service_id"] = json!(place.services[2]);
+        }
         let call = reasons.applied(world, Some(&gap), place.act(&mover.id, "reschedule").json(&body));
         reasons.told(&call, world).await?;
     }

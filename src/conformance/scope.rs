@@ -324,9 +324,16 @@ async fn unknown_reference(world: &World) -> Verdict {
     let place = Place::fresh(world).await?;
     let neighbour = Place::fresh(world).await?;
     let (theirs, _, _) = elsewhere(world, &world.key()).await?;
+    // A run before this one may have given patients of ours some of their ids, to see that nothing comes of it.
+    let mut stranger = None;
+    for id in &theirs.patients {
+        if world.admin().get(format!("/v1/patients/{id}")).send().await?.status == 404 {
+            stranger = Some(id);
+        }
+    }
     let slot = place.slot().await?;
     for (member, next_door, far_away) in [
-        ("patient_id", None, theirs.patients.first()),
+        ("patient_id", None, stranger),
         ("practitioner_id", neighbour.practitioners.first(), theirs.practitioners.first()),
         ("operatory_id", neighbour.operatories.first(), theirs.operatories.first()),
         ("service_id", neighbour.services.first(), theirs.services.first()),
@@ -348,8 +355,14 @@ async fn unknown_reference(world: &World) -> Verdict {
 }
 
 async fn same_ids(world: &World) -> Verdict {
-    let (theirs, call, booked) = elsewhere(world, &world.key()).await?;
-    let place = Place::fresh(world).await?;
+    let key = world.key();
+    let (theirs, call, booked) = elsewhere(world, &key).await?;
+    let place = Place::of_id(world, theirs.clinic.clone(), super::fixture::Settings::default()).await?;
+    let slot = place.slot().await?;
+    let under_their_key = place.book_call(&slot).key(&key);
+    let first = under_their_key.send().await?;
+    first.is(201)?.replayed(false).about("a key they have used, in our clinic of the same id")?;
+    under_their_key.send().await?.replays(&first)?;
     // The same ids, in our group and at the same time.
     let body = call.body_json();
     let (practitioner, patient) = (body["practitioner_id"].clone(), body["patient_id"].clone());

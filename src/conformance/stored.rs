@@ -79,7 +79,9 @@ async fn slot_freed(world: &World) -> Verdict {
     Refused::new("moved away", &rival, 409, "slot_taken")
         .stays(&place, async || {
             let to = place.slot().await?;
-            let move_away = place.act(&booked.id, "reschedule").json(&json!({"start": to.start.to_string()}));
+            // With its practitioner, or it would stand in a slot that the place counts as free.
+            let to = json!({"start": to.start.to_string(), "practitioner_id": to.practitioner});
+            let move_away = place.act(&booked.id, "reschedule").json(&to);
             move_away.key(&world.key()).send().await?.is(200).map(|_| ())
         })
         .await?;

@@ -330,7 +330,8 @@ mod tests {
     fn openings_instead_do_not_overlap_one_another() {
         let quarters = rules("Europe/Berlin", 15, week("08:00", "18:00"));
         let people = [person(1, &[])];
-        let question = Question { buffer_minutes: 10, ..ask(&quarters, &people, "2026-12-01T07:00:00Z", "2026-12-02T07:00:00Z") };
+        let question =
+            Question { buffer_minutes: 10, ..ask(&quarters, &people, "2026-12-01T07:00:00Z", "2026-12-02T07:00:00Z") };
         let found: Vec<_> = next_openings(&question, None).iter().map(|slot| slot.start.to_string()).collect();
         assert_eq!(found, ["2026-12-01T07:00:00Z", "2026-12-01T07:45:00Z", "2026-12-01T08:30:00Z"]);
     }

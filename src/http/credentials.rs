@@ -47,11 +47,7 @@ pub fn reads() -> OpenApiRouter<Arc<App>> {
 
 /// The same: the writes.
 pub fn writes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(create))
-        .routes(routes!(delete))
-        .routes(routes!(rotate))
-        .routes(routes!(revoke))
+    OpenApiRouter::new().routes(routes!(create)).routes(routes!(delete)).routes(routes!(rotate)).routes(routes!(revoke))
 }
 
 /// A credential that is asked for.

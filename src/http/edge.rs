@@ -100,8 +100,11 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAd
     addresses.into_iter().rev().find(|address| !trusted.contains(address)).unwrap_or(peer)
 }
 
-/// Cross-origin calls from the configured origins, with the headers API.md exposes.
-pub fn cors(app: &App) -> CorsLayer {
+/// Cross-origin calls from the configured origins, with the headers API.md exposes. None are configured: no CORS at all.
+pub fn cors(app: &App) -> Option<CorsLayer> {
+    if app.config.cors_origins.is_empty() {
+        return None;
+    }
     let origins = app.config.cors_origins.iter().filter_map(|origin| origin.parse().ok());
     let exposed = ["location", "etag", "retry-after", "idempotent-replayed", "idempotency-expires", "x-request-id"];
     let allowed = [
@@ -113,12 +116,13 @@ pub fn cors(app: &App) -> CorsLayer {
         "traceparent",
         "x-request-id",
     ];
-    CorsLayer::new()
+    let layer = CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(allowed.map(HeaderName::from_static))
         .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(std::time::Duration::from_mins(10))
+        .max_age(std::time::Duration::from_mins(10));
+    Some(layer)
 }
 
 #[cfg(test)]

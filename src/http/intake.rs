@@ -39,7 +39,12 @@ pub async fn intake(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let taken = timeout(PATIENCE, take(body)).await.unwrap_or(Intake::Broken);
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let taken = match announced {
+        // By its own account so much that its end would not be waited for: nor is its start.
+        LET_GO.. => Intake::TooLarge,
+        _ => timeout(PATIENCE, take(body)).await.unwrap_or(Intake::Broken),
+    };
     parts.extensions.insert(taken);
     next.run(Request::from_parts(parts, Body::empty())).await
 }

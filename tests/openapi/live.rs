@@ -104,6 +104,11 @@ impl Call {
         self
     }
 
+    fn method(mut self, method: &str) -> Self {
+        self.method = method.to_uppercase();
+        self
+    }
+
     async fn send(&self, router: &Router) -> Answer {
         let query = serde_urlencoded::to_string(&self.query).expect("a query");
         let uri = if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) };
@@ -223,6 +228,7 @@ async fn the_service_answers_as_the_document_says() {
     let world = World::new().await;
     the_examples_can_be_sent(&world).await;
     what_can_be_provoked_is_what_is_documented(&world).await;
+    methods_that_are_not_documented_are_not_there(&world).await;
     drop(world.router);
     world.machine.stop().await.expect("stopped");
 }
@@ -312,4 +318,18 @@ fn spoilt(world: &World, operation: &Operation<'_>, made: &[&str; 2]) -> Vec<(&'
     let judged_before = operation.says["operationId"] == "complete";
     spoilt.retain(|(code, _)| !(puts && *code == "not_found" || judged_before && *code == "version_mismatch"));
     spoilt
+}
+
+async fn methods_that_are_not_documented_are_not_there(world: &World) {
+    let problem = &world.document["components"]["responses"]["method_not_allowed"];
+    let said = problem["headers"].as_object().into_iter().flatten().map(|(name, _)| name.to_lowercase()).collect();
+    for operation in &operations(&world.document) {
+        let item = &world.document["paths"][operation.path];
+        for method in ["get", "put", "post", "patch", "delete"].into_iter().filter(|method| item[method].is_null()) {
+            let answer = world.call(operation).method(method).send(&world.router).await;
+            assert_eq!((answer.status, &answer.headers), (405, &said), "{method} {}", operation.path);
+            let schema = &problem["content"]["application/problem+json"]["schema"];
+            schema::check(&world.document, schema, &answer.body).expect("a problem");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
+use oncebook::http::openapi;
 use oncebook::keys::{self, Keys};
 use oncebook::store::{databases, janitor};
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
@@ -54,6 +55,8 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Prints the OpenAPI document.
+    Openapi,
     /// Makes, lists and revokes API keys, on the database itself.
     Keys {
         /// Postgres.
@@ -99,6 +102,7 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
             databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
         }
+        What::Openapi => print!("{}", openapi::text()),
         What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await?,
         What::Bench(options) => Box::pin(bench::run(options)).await?,
         // Its last line is the summary: a failed case is no error of the program's to be explained below it.

@@ -31,19 +31,19 @@ pub struct Fate {
     pub state: State,
     /// The status it was answered with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = 201)]
+    #[schema(nullable = false, example = 201)]
     pub status: Option<u16>,
     /// What it was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "book")]
+    #[schema(nullable = false, example = "book")]
     pub operation: Option<String>,
     /// When it was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "2026-11-20T10:15:00.25Z")]
+    #[schema(nullable = false, example = "2026-11-30T10:15:00.25Z")]
     pub finished_at: Option<Timestamp>,
     /// Until when its answer replays.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "2026-12-08T08:30:00Z")]
+    #[schema(nullable = false, example = "2027-11-09T08:30:00Z")]
     pub expires_at: Option<Timestamp>,
 }
 

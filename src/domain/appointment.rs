@@ -193,13 +193,13 @@ pub struct AppointmentView<'a> {
     /// The service.
     pub service_id: Option<Uuid>,
     /// In UTC.
-    #[schema(example = "2026-12-01T08:00:00Z")]
+    #[schema(example = "2027-11-02T08:00:00Z")]
     pub start: Timestamp,
     /// In UTC, without the buffer.
-    #[schema(example = "2026-12-01T08:30:00Z")]
+    #[schema(example = "2027-11-02T08:30:00Z")]
     pub end: Timestamp,
     /// The wall clock at `time_zone`, as intended.
-    #[schema(value_type = String, example = "2026-12-01T09:00:00")]
+    #[schema(value_type = String, example = "2027-11-02T09:00:00")]
     pub local_start: civil::DateTime,
     /// IANA name.
     #[schema(example = "Europe/Berlin")]
@@ -260,10 +260,10 @@ pub struct HistoryEntry {
     /// Where it was in its life.
     pub status: Status,
     /// In UTC.
-    #[schema(example = "2026-12-01T08:00:00Z")]
+    #[schema(example = "2027-11-02T08:00:00Z")]
     pub start: Timestamp,
     /// In UTC, without the buffer.
-    #[schema(example = "2026-12-01T08:30:00Z")]
+    #[schema(example = "2027-11-02T08:30:00Z")]
     pub end: Timestamp,
     /// The practitioner.
     pub practitioner_id: Option<Uuid>,
@@ -286,7 +286,7 @@ pub struct HistoryEntry {
     /// The caller's own id of that request, if it sent one.
     pub caller_request_id: Option<String>,
     /// When.
-    #[schema(example = "2026-11-20T10:15:00.25Z")]
+    #[schema(example = "2026-11-30T10:15:00.25Z")]
     pub at: Timestamp,
 }
 
@@ -303,10 +303,10 @@ pub struct BlockView<'a> {
     /// Which room it keeps.
     pub operatory_id: Option<Uuid>,
     /// In UTC.
-    #[schema(example = "2026-12-01T11:00:00Z")]
+    #[schema(example = "2027-11-02T11:00:00Z")]
     pub start: Timestamp,
     /// In UTC.
-    #[schema(example = "2026-12-01T12:00:00Z")]
+    #[schema(example = "2027-11-02T12:00:00Z")]
     pub end: Timestamp,
     /// Why it is there.
     pub reason: Option<&'a str>,

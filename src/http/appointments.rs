@@ -50,7 +50,7 @@ pub struct Booking {
     operatory_id: Option<Uuid>,
     service_id: Uuid,
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2026-12-01T09:00:00")]
+    #[schema(example = "2027-11-02T09:00:00")]
     start: String,
     /// IANA name.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct Booking {
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 4000)]
     note: Option<Text<NOTE>>,
-    /// Into a slot that is taken, if the clinic allows it.
+    /// Into a slot that is taken, if the clinic allows it and the caller is `CLINIC_ADMIN` or `FRONT_DESK`.
     #[serde(default)]
     overbook: Option<bool>,
     #[serde(default)]
@@ -102,7 +102,7 @@ pub async fn book(State(app): State<Arc<App>>, ask: Ask<Booking>) -> Answered {
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2026-12-01T10:00:00")]
+    #[schema(example = "2027-11-02T10:00:00")]
     start: String,
     /// IANA name.
     #[serde(default)]
@@ -115,7 +115,7 @@ pub struct Move {
     /// Brings its own length.
     #[serde(default)]
     service_id: Option<Uuid>,
-    /// Into a slot that is taken, if the clinic allows it.
+    /// Into a slot that is taken, if the clinic allows it and the caller is `CLINIC_ADMIN` or `FRONT_DESK`.
     #[serde(default)]
     overbook: Option<bool>,
 }
@@ -234,10 +234,10 @@ pub struct Listed {
     /// The clinic.
     clinic_id: Uuid,
     /// Those that start then or later.
-    #[param(example = "2026-12-01T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
     from: Option<String>,
     /// Those that start before then.
-    #[param(example = "2026-12-02T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-03T00:00:00Z", format = DateTime)]
     to: Option<String>,
     /// Those of one practitioner.
     practitioner_id: Option<Uuid>,

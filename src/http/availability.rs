@@ -39,10 +39,10 @@ pub struct Asked {
     /// The service: how long the visit is, and its buffer.
     service_id: Uuid,
     /// Visits that start then or later.
-    #[param(example = "2026-12-01T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
     from: String,
     /// Visits that start before then; at most 31 days after `from`.
-    #[param(example = "2026-12-08T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-09T00:00:00Z", format = DateTime)]
     to: String,
     /// With this practitioner only.
     practitioner_id: Option<Uuid>,

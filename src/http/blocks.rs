@@ -39,10 +39,10 @@ pub struct Blocking {
     #[serde(default)]
     operatory_id: Option<Uuid>,
     /// RFC 3339 with an offset.
-    #[schema(example = "2026-12-01T11:00:00Z")]
+    #[schema(example = "2027-11-02T11:00:00Z")]
     start: String,
     /// RFC 3339 with an offset.
-    #[schema(example = "2026-12-01T12:00:00Z")]
+    #[schema(example = "2027-11-02T12:00:00Z")]
     end: String,
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000, example = "lunch")]
@@ -105,10 +105,10 @@ pub struct Listed {
     /// The clinic.
     clinic_id: Uuid,
     /// Those that end after then: a leave that began last week is among today's.
-    #[param(example = "2026-12-01T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
     from: Option<String>,
     /// Those that start before then.
-    #[param(example = "2026-12-02T00:00:00Z", format = DateTime)]
+    #[param(example = "2027-11-03T00:00:00Z", format = DateTime)]
     to: Option<String>,
     /// Those of one practitioner.
     practitioner_id: Option<Uuid>,

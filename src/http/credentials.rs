@@ -40,13 +40,14 @@ const LONGEST_KEPT: i32 = 30 * 24 * 60 * 60;
 /// How long it works when the caller does not say: a day.
 const USUALLY_KEPT: i32 = 24 * 60 * 60;
 
-/// Routes of those who may administer.
-pub fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new()
-        .routes(routes!(list, create))
-        .routes(routes!(get, delete))
-        .routes(routes!(rotate))
-        .routes(routes!(revoke))
+/// Routes of those who may administer: the reads.
+pub fn reads() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get))
+}
+
+/// The same: the writes.
+pub fn writes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(create)).routes(routes!(delete)).routes(routes!(rotate)).routes(routes!(revoke))
 }
 
 /// A credential that is asked for.

@@ -67,9 +67,14 @@ pub fn writes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(services::put))
 }
 
-/// Routes of those who may read and write patients.
-pub fn patients() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(patients::list)).routes(routes!(patients::get, patients::put))
+/// Routes of those who may read and write patients: the reads.
+pub fn patient_reads() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(patients::list)).routes(routes!(patients::get))
+}
+
+/// The same: the writes.
+pub fn patient_writes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(patients::put))
 }
 
 /// A request that changes the directory, read in the order the checks have: size, media type, shape.

@@ -4,7 +4,7 @@
 use oncebook::clock::Ids;
 
 use crate::figures::LONG;
-use crate::{held, races, storm};
+use crate::{held, model, races, storm};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "make soak"]
@@ -30,4 +30,12 @@ async fn duplicates_of_a_held_key_beside_another_caller() {
 async fn a_storm_of_minutes() {
     // Another one each time; it says which.
     storm::storm(LONG, Ids::random().below(u64::MAX)).await;
+}
+
+#[tokio::test]
+#[ignore = "make soak"]
+async fn walks_from_forty_seeds() {
+    for seed in 100..140 {
+        model::walk(seed, seed % 2 == 0).await;
+    }
 }

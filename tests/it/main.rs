@@ -23,6 +23,7 @@ mod races;
 mod snapshot;
 mod soak;
 mod storm;
+mod tidy;
 mod trips;
 mod waits;
 mod wire;

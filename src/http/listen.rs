@@ -25,6 +25,9 @@ const CONNECTIONS: usize = 4096;
 /// A connection that has not sent a whole request head for this long is closed; idle ones are too.
 const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 
+/// A request's head, in bytes: with a cookie or two and a long query there is room to spare.
+const LARGEST_HEAD: usize = 64 * 1024;
+
 /// After the stop, connections may finish what they are at for this long: a command's deadline and some.
 const FINISH_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -32,6 +35,7 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(8);
 pub async fn serve(listener: TcpListener, router: Router, tasks: TaskTracker, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
+    let closing = CancellationToken::new();
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
         let (stream, peer) = tokio::select! {
@@ -47,15 +51,18 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: TaskTracker, st
             },
         };
         let connection = graceful.watch(connection(stream, peer, router.clone()));
+        let closed = closing.clone();
         tasks.spawn(async move {
             // A broken connection is its caller's affair; what they asked for runs to its end in a task of its own.
-            let _ = connection.await;
+            let _ = closed.run_until_cancelled(connection).await;
             drop(place);
         });
     }
     drop(listener);
     if timeout(FINISH_PATIENCE, graceful.shutdown()).await.is_err() {
+        // Half a request, or a caller that does not read its answer: neither may hold up the end of the process.
         tracing::warn!("connections did not finish in time");
+        closing.cancel();
     }
 }
 
@@ -72,6 +79,7 @@ fn connection(
         router.clone().oneshot(request)
     });
     http1::Builder::new()
+        .max_buf_size(LARGEST_HEAD)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .serve_connection(TokioIo::new(stream), service)

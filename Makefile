@@ -7,7 +7,7 @@ PROFILE ?= dev
 ARGS ?=
 OPENAPI = openapi/openapi.json
 
-.PHONY: help setup dev test check prepare bench mutants
+.PHONY: help setup dev test soak check prepare bench mutants
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -22,6 +22,9 @@ dev: setup ## the whole service on 127.0.0.1:8080 with a Postgres of its own
 test: setup ## every test
 	cargo test --doc
 	cargo test --all-targets $(ARGS)
+
+soak: setup ## the long trials, in a release build, times held to their limits: some ten minutes on a quiet machine
+	cargo test --release --test it soak:: -- --ignored --nocapture --test-threads=1 $(ARGS)
 
 check: setup ## format, lints, checked queries, OpenAPI drift
 	cargo fmt --check

@@ -282,6 +282,7 @@ pub fn stop_on_signal() -> std::io::Result<CancellationToken> {
         next().await;
         told.cancel();
         next().await;
+        tracing::warn!("told to stop again: ending at once");
         std::process::exit(130);
     });
     Ok(stop)

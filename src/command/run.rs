@@ -86,22 +86,29 @@ impl Commands {
     /// A [`Problem`] that is not stored: access, a key in use, a deadline, a fault of ours.
     pub async fn execute<C: Command>(self: &Arc<Self>, request: Request, command: C) -> Result<Answer, Problem> {
         let commands = Arc::clone(self);
-        let task = self.tasks.spawn(async move {
-            let started = Instant::now();
-            let run = Run {
-                request: &request,
-                command: &command,
-                deadline: started + commands.bounds.deadline,
-                wait_until: started + commands.bounds.wait.min(commands.bounds.deadline),
-            };
-            let answer = commands.run(&run).await;
-            reply::count(command.operation(), &answer, started.elapsed());
-            answer
-        });
+        let task = self.tasks.spawn(async move { commands.perform(&request, &command).await });
         task.await.unwrap_or_else(|panicked| {
             tracing::error!(%panicked, "a command panicked");
             Err(Code::Internal.into())
         })
+    }
+
+    /// The command itself, in the caller's own task. To drop it half-way is what a crash of the process is to the database:
+    /// the trials do that, everyone else wants [`Commands::execute`].
+    ///
+    /// # Errors
+    /// As [`Commands::execute`].
+    pub async fn perform<C: Command>(&self, request: &Request, command: &C) -> Result<Answer, Problem> {
+        let started = Instant::now();
+        let run = Run {
+            request,
+            command,
+            deadline: started + self.bounds.deadline,
+            wait_until: started + self.bounds.wait.min(self.bounds.deadline),
+        };
+        let answer = self.run(&run).await;
+        reply::count(command.operation(), &answer, started.elapsed());
+        answer
     }
 
     async fn run<C: Command>(&self, run: &Run<'_, C>) -> Result<Answer, Problem> {

@@ -32,6 +32,7 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(8);
 pub async fn serve(listener: TcpListener, router: Router, tasks: TaskTracker, stop: CancellationToken) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
+    let closing = CancellationToken::new();
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
         let (stream, peer) = tokio::select! {
@@ -47,15 +48,18 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: TaskTracker, st
             },
         };
         let connection = graceful.watch(connection(stream, peer, router.clone()));
+        let closed = closing.clone();
         tasks.spawn(async move {
             // A broken connection is its caller's affair; what they asked for runs to its end in a task of its own.
-            let _ = connection.await;
+            let _ = closed.run_until_cancelled(connection).await;
             drop(place);
         });
     }
     drop(listener);
     if timeout(FINISH_PATIENCE, graceful.shutdown()).await.is_err() {
+        // Half a request, or a caller that does not read its answer: neither may hold up the end of the process.
         tracing::warn!("connections did not finish in time");
+        closing.cancel();
     }
 }
 

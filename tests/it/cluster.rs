@@ -215,7 +215,7 @@ fn owns_a_cluster_until_killed() {
 #[cfg(target_os = "linux")]
 fn owner_of(folder: &Path) -> (Child, u32) {
     let mut owner = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--ignored", "--exact", "--nocapture", "owns_a_cluster_until_killed"])
+        .args(["--ignored", "--exact", "--nocapture", "cluster::owns_a_cluster_until_killed"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,0 +1,143 @@
+//! What must be true of the rows after any trial, whatever was done to the service.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use sqlx::postgres::PgConnection;
+use tokio::time::{Instant, sleep};
+
+use crate::client::Told;
+
+/// Each statement lists what breaks a promise.
+const PROMISES: [(&str, &str); 11] = [
+    (
+        // First, since what it is still at may break or mend what follows.
+        "no session of the service is left, and nobody is in a transaction or holds a lock",
+        "select format('%s: %s', pid, query) from pg_stat_activity
+         where datname = current_database() and (application_name = 'oncebook' or state like 'idle in transaction%')
+         union all
+         select format('%s holds a lock', pid) from pg_locks join pg_database d on d.oid = database
+         where d.datname = current_database() and locktype = 'advisory'",
+    ),
+    (
+        "history has every version, from 1 on",
+        "select format('%s at version %s: %s', a.id, a.version, h.versions)
+         from appointments a left join lateral (
+           select array_agg(version order by version) as versions from appointment_history h
+           where h.tenant_id = a.tenant_id and h.appointment_id = a.id) as h on true
+         where h.versions is distinct from array(select generate_series(1, a.version))",
+    ),
+    (
+        "the last version of the history is the row",
+        "select format('%s', a.id) from appointments a
+         join appointment_history h on h.tenant_id = a.tenant_id and h.appointment_id = a.id and h.version = a.version
+         where (h.status, h.during, h.schedule_version, h.overbooked) <> (a.status, a.during, a.schedule_version, a.overbooked)
+            or h.practitioner_id is distinct from a.practitioner_id or h.operatory_id is distinct from a.operatory_id",
+    ),
+    (
+        "every version has one event",
+        "select format('%s at version %s: %s', a.id, a.version, o.sequences)
+         from appointments a left join lateral (
+           select array_agg(sequence order by sequence) as sequences from outbox o
+           where o.tenant_id = a.tenant_id and o.subject_id = a.id
+             and o.subject_kind = case a.kind when 'visit' then 'appointment' else 'block' end) as o on true
+         where o.sequences is distinct from array(select generate_series(1, a.version))",
+    ),
+    (
+        "every event has its row",
+        "select format('%s %s', o.subject_id, o.sequence) from outbox o
+         where not exists (select from appointments a where a.tenant_id = o.tenant_id and a.id = o.subject_id)",
+    ),
+    (
+        "every version has one line in the audit",
+        "select format('%s at version %s: %s', h.appointment_id, h.version, n.lines)
+         from appointment_history h cross join lateral (
+           select count(*) as lines from audit u
+           where u.tenant_id = h.tenant_id and u.request_id = h.request_id and u.target_id = h.appointment_id) as n
+         where n.lines <> 1",
+    ),
+    (
+        "a key that made a row names one that is there",
+        "select format('%s', convert_from(k.body, 'UTF8')) from idempotency_keys k
+         where k.status = 201 and not exists (
+           select from appointments a where a.tenant_id = k.tenant_id and a.clinic_id = k.clinic_id
+             and a.id = (convert_from(k.body, 'UTF8')::jsonb ->> 'id')::uuid)",
+    ),
+    (
+        "a refused key changed nothing",
+        "select format('%s %s', h.appointment_id, h.version) from appointment_history h
+         join idempotency_keys k on k.tenant_id = h.tenant_id and k.key_hash = h.key_hash and k.created_at = h.at
+         where k.status >= 400",
+    ),
+    (
+        "an intent stands once",
+        "select format('%s', min(id::text)) from appointments where holds_slot and intent is not null
+         group by tenant_id, clinic_id, intent having count(*) > 1",
+    ),
+    (
+        "no practitioner and no operatory is in two places",
+        "select format('%s and %s', a.id, b.id) from appointments a join appointments b
+           on b.tenant_id = a.tenant_id and b.id > a.id and b.busy && a.busy
+          and (b.practitioner_id = a.practitioner_id or b.operatory_id = a.operatory_id)
+         where a.holds_slot and b.holds_slot and not a.overbooked and not b.overbooked",
+    ),
+    (
+        "what is to be told to a patient is about a visit that is there",
+        "select format('%s', n.id) from notification_intents n
+         where not exists (select from appointments a where a.tenant_id = n.tenant_id and a.id = n.appointment_id
+                             and a.schedule_version >= n.schedule_version)",
+    ),
+];
+
+/// What a key may do once, it did once. Left out where a trial outlives the retention of its keys.
+const ONCE: &str = "select format('%s did it %s times', h.key_hash, count(*)) from appointment_history h
+   join appointments a on a.tenant_id = h.tenant_id and a.id = h.appointment_id
+   where h.key_hash is not null group by h.tenant_id, a.clinic_id, h.key_hash having count(*) > 1";
+
+/// Looks until the database is quiet, then says which promises are broken.
+pub(crate) async fn broken_promises(connection: &mut PgConnection, keys_expire: bool) -> Vec<String> {
+    let patience = Instant::now() + Duration::from_secs(10);
+    loop {
+        let mut broken = Vec::new();
+        for (promise, statement) in PROMISES {
+            broken.extend(found(connection, promise, statement).await);
+        }
+        if !keys_expire {
+            broken.extend(found(connection, "a key does what it does once", ONCE).await);
+        }
+        // The backend of a process that was killed finishes or gives up a little later.
+        if broken.is_empty() || Instant::now() > patience {
+            return broken;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn found(connection: &mut PgConnection, promise: &str, statement: &'static str) -> Vec<String> {
+    let rows: Vec<String> = sqlx::query_scalar(statement).fetch_all(connection).await.expect("the checker's statement");
+    rows.into_iter().map(|row| format!("{promise}: {row}")).collect()
+}
+
+/// What a key's row holds, if there is one.
+pub(crate) async fn stored(connection: &mut PgConnection, key: &str) -> Option<Told> {
+    let row: Option<(i16, Vec<u8>)> = sqlx::query_as("select status, body from idempotency_keys where key_hash = $1")
+        .bind(hash(key))
+        .fetch_optional(connection)
+        .await
+        .expect("a look at the keys");
+    row.map(|(status, body)| Told { status: status.cast_unsigned(), body })
+}
+
+/// How many versions of appointments a key has made.
+pub(crate) async fn done_by(connection: &mut PgConnection, key: &str) -> i64 {
+    sqlx::query_scalar("select count(*) from appointment_history where key_hash = $1")
+        .bind(hash(key))
+        .fetch_one(connection)
+        .await
+        .expect("a look at the history")
+}
+
+/// As keys are stored.
+pub(crate) fn hash(key: &str) -> Vec<u8> {
+    Sha256::digest(key.as_bytes()).to_vec()
+}

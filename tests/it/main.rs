@@ -1,0 +1,29 @@
+//! The trials: the real service on a real Postgres, treated as badly as a clinic's network and machines will treat it.
+//!
+//! One binary, one file a subject; the harness is `app.rs` and what it names. A trial ends with [`app::Trial::end`], which
+//! fails it if anything was left at work or any promise about the rows is broken. Long versions: `soak.rs`.
+
+mod app;
+mod clean;
+mod client;
+mod cluster;
+mod constraints;
+mod crash;
+mod faults;
+mod figures;
+mod ground;
+mod held;
+mod hold;
+mod keys;
+mod log;
+mod machine;
+mod model;
+mod process;
+mod races;
+mod snapshot;
+mod soak;
+mod storm;
+mod tidy;
+mod trips;
+mod waits;
+mod wire;

@@ -17,6 +17,7 @@ mod hold;
 mod keys;
 mod log;
 mod machine;
+mod malformed;
 mod model;
 mod process;
 mod races;

@@ -12,6 +12,7 @@ use super::ground::Ground;
 use super::lanes::Lanes;
 use super::registry::{Ended, Found, Registry};
 use super::replays::Replays;
+use super::reply::Decided;
 use super::{Act, Answer, Bounds, Command, Moment, Request, admit, claim, reply};
 use crate::clock::{Clock, Ids};
 use crate::domain::access::Caller;
@@ -232,24 +233,10 @@ impl Commands {
         let Some(ground) = C::Ground::of(seen) else { return Err(Code::Internal.into()) };
         let moment = Moment { now, caller, if_match: &run.request.if_match, new_id: self.ids.uuid(now) };
         let decided = match run.command.decide(&ground, &moment) {
-            Ok(decision) => Decided {
-                reply: reply::of_row(decision.status, &decision.row),
-                expires_at: reply::keep_success(ground.clinic(), &decision.row, now),
-                target: Some(decision.row.id),
-                code: None,
-                write: Some((decision.row, decision.act)),
-            },
+            Ok(decision) => Decided::done(decision, ground.clinic(), now),
             Err(refusal) => {
-                let problem = refusal
-                    .problem(&self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?);
-                let expires_at = reply::keep_refusal(now);
-                Decided {
-                    reply: reply::of_problem(&problem),
-                    expires_at,
-                    target,
-                    code: Some(problem.code),
-                    write: None,
-                }
+                let openings = self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?;
+                Decided::refused(&refusal.problem(&openings), target, now)
             }
         };
         let claim = run
@@ -390,13 +377,4 @@ impl Commands {
     {
         Ok(self.store.insist(deadline, &self.ids, statement).await?)
     }
-}
-
-/// A decision in the shape a commit takes.
-struct Decided {
-    reply: commit::Reply,
-    expires_at: Timestamp,
-    target: Option<Uuid>,
-    code: Option<Code>,
-    write: Option<(Appointment, Act)>,
 }

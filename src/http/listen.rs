@@ -25,6 +25,9 @@ const CONNECTIONS: usize = 4096;
 /// A connection that has not sent a whole request head for this long is closed; idle ones are too.
 const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 
+/// A request's head, in bytes: with a cookie or two and a long query there is room to spare.
+const LARGEST_HEAD: usize = 64 * 1024;
+
 /// After the stop, connections may finish what they are at for this long: a command's deadline and some.
 const FINISH_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -76,6 +79,7 @@ fn connection(
         router.clone().oneshot(request)
     });
     http1::Builder::new()
+        .max_buf_size(LARGEST_HEAD)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .serve_connection(TokioIo::new(stream), service)

@@ -6,7 +6,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::clock::Ids;
-use crate::dev::seed::secret_hash;
+use crate::domain::api_key::NewKey;
 
 /// The look of a booking.
 pub const LOOK: &str = include_str!("look_new.sql");
@@ -70,9 +70,7 @@ impl World {
     /// When Postgres refuses.
     pub async fn make(connection: &mut PgConnection, now: Timestamp, ids: &Ids) -> Result<Self, sqlx::Error> {
         let [tenant_id, clinic_id, patient_id, service_id, credential_id] = [(); 5].map(|()| ids.uuid(now));
-        let secret = ids.secret().map(|byte| format!("{byte:02x}")).concat();
-        let api_key = format!("ob_{}_{secret}", credential_id.simple());
-        let secret_hash = secret_hash(&secret);
+        let key = NewKey::new(credential_id, &ids.secret());
         let tomorrow = (now.as_second() / 86_400 + 2) * 86_400;
         let first_start = Timestamp::from_second(tomorrow).unwrap_or(now);
         sqlx::query_file!(
@@ -82,14 +80,14 @@ impl World {
             patient_id,
             service_id,
             credential_id,
-            &secret_hash[..],
+            &key.secret_hash[..],
             now.to_sqlx(),
             i32::try_from(A_TURN * TURNS).unwrap_or(i32::MAX),
             Self::PRACTITIONER_PREFIX
         )
         .execute(connection)
         .await?;
-        Ok(Self { tenant_id, clinic_id, patient_id, service_id, credential_id, api_key, now, first_start })
+        Ok(Self { tenant_id, clinic_id, patient_id, service_id, credential_id, api_key: key.text, now, first_start })
     }
 }
 

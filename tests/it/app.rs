@@ -12,8 +12,8 @@ use oncebook::clock::{Clock, Ids};
 use oncebook::command::admit::Token;
 use oncebook::command::{IfMatch, Request};
 use oncebook::config::{Config, Role};
-use oncebook::dev::seed::{self, Demo};
-use oncebook::domain::key;
+use oncebook::dev::seed::Demo;
+use oncebook::domain::{api_key, key};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::net::TcpListener;
@@ -261,9 +261,7 @@ impl Trial {
 
 /// What the edge hands over beside a command.
 pub(crate) fn asked(token: &str, key: &str) -> Request {
-    let mut parts = token.split('_').skip(1);
-    let credential_id = parts.next().and_then(|id| id.parse().ok()).expect("a credential");
-    let secret_hash = seed::secret_hash(parts.next().expect("a secret"));
+    let (credential_id, secret_hash) = api_key::read(token).expect("an API key");
     Request {
         token: Token { credential_id, secret_hash },
         key: Some(key::parse(key.as_bytes()).expect("a key")),

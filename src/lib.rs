@@ -35,7 +35,8 @@
 //! | how long an answer replays | [`command::reply`] |
 //! | an error's code, status or advice | [`domain::problem`] |
 //! | the limits of duplicates | [`command::registry`]; of time: [`config`] |
-//! | a new command | a file in `command/`, its route in [`http`] |
+//! | a new command | a file in `command/`, its handler in [`http`], its line in [`http::routes`], the codes of what it decides in [`http::openapi::codes`] |
+//! | what the OpenAPI document says | the handler's and the fields' own comments; by rule, [`http::openapi`] |
 //!
 //! # The map
 //!

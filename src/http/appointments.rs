@@ -43,25 +43,35 @@ const EXTERNAL: usize = 200;
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Booking {
+    /// Where.
     clinic_id: Uuid,
+    /// Who comes.
     patient_id: Uuid,
+    /// Who treats.
     practitioner_id: Uuid,
+    /// In which room, if one is to be kept.
     #[serde(default)]
     operatory_id: Option<Uuid>,
+    /// For what; it brings its length.
     service_id: Uuid,
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2027-11-02T09:00:00")]
+    #[schema(
+        pattern = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})?$",
+        example = "2027-11-02T09:00:00"
+    )]
     start: String,
-    /// IANA name.
+    /// IANA name; needed where `start` has no offset.
     #[serde(default)]
     #[schema(example = "Europe/Berlin")]
     time_zone: Option<String>,
+    /// For the front desk.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 4000)]
     note: Option<Text<NOTE>>,
     /// Into a slot that is taken, if the clinic allows it and the caller is `CLINIC_ADMIN` or `FRONT_DESK`.
     #[serde(default)]
     overbook: Option<bool>,
+    /// Its name in another system; a clinic has one appointment of a name at the most.
     #[serde(default)]
     #[schema(value_type = Option<External>)]
     external: Option<ExternalFields>,
@@ -102,14 +112,19 @@ pub async fn book(State(app): State<Arc<App>>, ask: Ask<Booking>) -> Answered {
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2027-11-02T10:00:00")]
+    #[schema(
+        pattern = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})?$",
+        example = "2027-11-02T10:00:00"
+    )]
     start: String,
-    /// IANA name.
+    /// IANA name; needed where `start` has no offset.
     #[serde(default)]
     #[schema(example = "Europe/Berlin")]
     time_zone: Option<String>,
+    /// To whom.
     #[serde(default)]
     practitioner_id: Option<Uuid>,
+    /// Into which room.
     #[serde(default)]
     operatory_id: Option<Uuid>,
     /// Brings its own length.
@@ -163,6 +178,7 @@ pub async fn no_show(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<No
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancellation {
+    /// For the front desk.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000, example = "patient called")]
     reason: Option<Text<REASON>>,

@@ -33,17 +33,21 @@ const REASON: usize = 1000;
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Blocking {
+    /// Where.
     clinic_id: Uuid,
+    /// Whom it keeps.
     #[serde(default)]
     practitioner_id: Option<Uuid>,
+    /// Which room it keeps.
     #[serde(default)]
     operatory_id: Option<Uuid>,
     /// RFC 3339 with an offset.
-    #[schema(example = "2027-11-02T11:00:00Z")]
+    #[schema(format = DateTime, example = "2027-11-02T11:00:00Z")]
     start: String,
     /// RFC 3339 with an offset.
-    #[schema(example = "2027-11-02T12:00:00Z")]
+    #[schema(format = DateTime, example = "2027-11-02T12:00:00Z")]
     end: String,
+    /// For people.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000, example = "lunch")]
     reason: Option<Text<REASON>>,

@@ -63,6 +63,7 @@ pub struct CredentialFields {
     #[schema(min_items = 1)]
     roles: Vec<Role>,
     /// The clinics it may touch; left out or null: all of the group, which only a caller who may touch all can give.
+    #[schema(min_items = 1)]
     clinic_ids: Option<Vec<Uuid>>,
 }
 
@@ -209,7 +210,7 @@ pub async fn revoke(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Chan
     Ok(axum::Json(withdraw(&app, &change.asker, id).await?).into_response())
 }
 
-/// The same, answered without a body.
+/// Withdraws a credential as `revoke_credential` does, answered without a body.
 #[utoipa::path(delete, path = "/v1/credentials/{id}", operation_id = "delete_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 204)))]
 pub async fn delete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
     withdraw(&app, &change.asker, id).await?;

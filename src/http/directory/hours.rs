@@ -60,10 +60,10 @@ pub async fn get_hours(
 #[serde(deny_unknown_fields)]
 pub struct ClosureFields {
     /// The first instant of it: RFC 3339 with an offset.
-    #[schema(value_type = String, format = DateTime, example = "2026-12-24T00:00:00+01:00")]
+    #[schema(value_type = String, format = DateTime, example = "2027-12-24T00:00:00+01:00")]
     from: Instant,
     /// The first instant after it: RFC 3339 with an offset.
-    #[schema(value_type = String, format = DateTime, example = "2026-12-27T00:00:00+01:00")]
+    #[schema(value_type = String, format = DateTime, example = "2027-12-27T00:00:00+01:00")]
     to: Instant,
     /// For people.
     #[schema(value_type = Option<String>, max_length = 1000, example = "Christmas")]

@@ -29,59 +29,52 @@ pub fn of_request(name: &str) -> RefOr<Parameter> {
     RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")))
 }
 
-/// Every header a request may have.
+/// Every header a request may have. Those that may be left out have no example: a page that fills in examples would send
+/// them all.
 #[must_use]
 pub fn requests() -> BTreeMap<String, RefOr<Parameter>> {
     let text = || ObjectBuilder::new().schema_type(Type::String);
-    [
-        (
-            IDEMPOTENCY_KEY,
-            text().pattern(Some(KEY_PATTERN)),
-            json!("8e03978e-40d5-43e8-bc93-6894a57f9324"),
-            "Names what you mean to do: one unguessable key for each, 1 to 255 visible ASCII characters, bare or as a quoted \
-             string (`abc` and `\"abc\"` are one key). Sent again with the same request it gets the first answer again; with \
-             another request, 409. A key means one thing in one clinic.",
-        ),
-        (
-            "If-Match",
-            text().pattern(Some(TAGS_PATTERN)),
-            json!("\"1\""),
-            "Make the change only to this version: an `ETag` as it came, several with commas between, or `*`.",
-        ),
-        (
-            "If-None-Match",
-            text(),
-            json!("\"1\""),
-            "With a read: the `ETag` you have; 304 if that is still the version. With a put: `*` only makes what is not there.",
-        ),
-        (
-            "X-Request-Id",
-            text(),
-            json!("my-call-17"),
-            "Your own id of the request: 1 to 128 letters, digits, dots, dashes and underscores. It is kept beside ours in history \
-             and audit; what is not well formed is ignored.",
-        ),
-        (
-            "traceparent",
-            text(),
-            json!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
-            "W3C trace context, version 00. It travels with what follows from the command; what is not well formed is ignored.",
-        ),
-    ]
-    .into_iter()
-    .map(|(name, schema, example, description)| {
-        // Only the key is asked for; the others are the caller's choice.
-        let required = if name == IDEMPOTENCY_KEY { Required::True } else { Required::False };
-        let parameter = ParameterBuilder::new()
+    let named = |name: &str, schema, description| {
+        ParameterBuilder::new()
             .name(name)
             .parameter_in(ParameterIn::Header)
-            .required(required)
+            .required(Required::False)
             .description(Some(description))
             .schema(Some(schema))
-            .example(Some(example));
-        (name.to_owned(), RefOr::T(parameter.build()))
-    })
-    .collect()
+    };
+    let key = named(
+        IDEMPOTENCY_KEY,
+        text().pattern(Some(KEY_PATTERN)),
+        "Names what you mean to do: one unguessable key for each, 1 to 255 visible ASCII characters, bare or as a quoted \
+         string (`abc` and `\"abc\"` are one key). Sent again with the same request it gets the first answer again; with \
+         another request, 409. A key means one thing in one clinic.",
+    );
+    let parameters = [
+        key.required(Required::True).example(Some(json!("8e03978e-40d5-43e8-bc93-6894a57f9324"))),
+        named(
+            "If-Match",
+            text().pattern(Some(TAGS_PATTERN)),
+            "Make the change only to this version: an `ETag` as it came (`\"1\"`), several with commas between, or `*`.",
+        ),
+        named(
+            "If-None-Match",
+            text(),
+            "With a read: the `ETag` you have (`\"1\"`); 304 if that is still the version. With a put: `*` makes what is not \
+             there, and changes nothing that is.",
+        ),
+        named(
+            "X-Request-Id",
+            text(),
+            "Your own id of the request: 1 to 128 letters, digits, dots, dashes and underscores. It is kept beside ours in \
+             history and audit; what is not well formed is ignored.",
+        ),
+        named(
+            "traceparent",
+            text(),
+            "W3C trace context, version 00. It travels with what follows from the command; what is not well formed is ignored.",
+        ),
+    ];
+    parameters.into_iter().map(ParameterBuilder::build).map(|it| (it.name.clone(), RefOr::T(it))).collect()
 }
 
 /// Every header an answer may have.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBody;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{RefOr, Required, Response, Schema};
 
@@ -13,6 +14,9 @@ use super::schemas::Schemas;
 use super::{CREDENTIAL, examples, problems};
 use crate::domain::access::{Permission, Role};
 use crate::http::routes::Kind;
+
+/// What cursors are written with (`http/page.rs`).
+const CURSOR_PATTERN: &str = "^[A-Za-z0-9_-]+$";
 
 /// Completes an operation.
 pub fn complete(operation: &mut Operation, nature: &Nature<'_>, permission: Option<Permission>, schemas: &Schemas) {
@@ -82,21 +86,19 @@ fn parameters(operation: &mut Operation, nature: &Nature<'_>) {
     parameters.extend(headers.into_iter().filter(|(_, has)| *has).map(|(name, _)| of_request(name)));
 }
 
-/// What a path's parameter names, and a value to try for whatever must be given.
+/// What a parameter names, and a value to try where one must be given. One that may be left out has none: a page that
+/// fills in examples would narrow every list to them.
 fn explain(parameter: &mut Parameter, path: &str) {
     let in_path = parameter.parameter_in == ParameterIn::Path;
-    let named = if in_path { examples::of_path(path, &parameter.name) } else { None };
-    let example = match (&named, &parameter.required) {
-        (Some((_, example)), _) => Some(example.clone()),
-        (None, Required::True) => examples::of_member(&parameter.name),
-        _ => None,
-    };
+    let named = examples::of_path(path, &parameter.name).filter(|_| in_path);
     let mut builder = ParameterBuilder::from(parameter.clone());
-    if let Some((description, _)) = named {
-        builder = builder.description(Some(description));
-    }
-    if example.is_some() {
-        builder = builder.example(example);
+    builder = match (named, &parameter.required) {
+        (Some((description, example)), _) => builder.description(Some(description)).example(Some(example)),
+        (None, Required::True) => builder.example(examples::of_member(&parameter.name)),
+        (None, Required::False) => builder.example(None),
+    };
+    if parameter.name == "after" {
+        builder = builder.schema(Some(ObjectBuilder::new().schema_type(Type::String).pattern(Some(CURSOR_PATTERN))));
     }
     *parameter = builder.build();
 }

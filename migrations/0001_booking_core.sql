@@ -1,4 +1,4 @@
--- The booking core. Tenant first in every key and foreign key, last in every exclusion constraint (docs/architecture.md says why).
+-- The booking core. Tenant first in the keys and foreign keys of what a tenant owns, last in every exclusion constraint (docs/architecture.md says why).
 -- Times are timestamptz, always handed in by the service: no statement here calls now().
 
 create extension if not exists btree_gist;

@@ -127,7 +127,7 @@ impl App {
         ids: Ids,
         metrics: Option<PrometheusHandle>,
     ) -> Result<Arc<Self>, sqlx::Error> {
-        let store = Store::new(database_url, config.database_connections, "oncebook")?;
+        let store = Store::new(database_url, config.database_connections.get(), "oncebook")?;
         let tasks = TaskTracker::new();
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
         let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));

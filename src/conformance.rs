@@ -33,7 +33,9 @@ mod roles;
 mod rules;
 mod scope;
 mod seen;
+mod stale;
 mod stored;
+mod waiting;
 mod world;
 
 use std::path::PathBuf;
@@ -166,7 +168,9 @@ pub fn cases() -> Vec<Case> {
         contract::cases(),
         documents::cases(),
         concurrency::cases(),
+        stale::cases(),
         held::cases(),
+        waiting::cases(),
         stored::cases(),
         malformed::cases(),
         fingerprint::cases(),

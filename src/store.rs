@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult, Timeouts};
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -68,7 +68,7 @@ pub enum StoreError {
 
 /// The constraints of the commit and the states of a server that comes back: after these, look again.
 /// Anything else Postgres may say is a fault of ours.
-const AGAIN: [&str; 8] = [
+const AGAIN: [&str; 7] = [
     "23505", // unique_violation: the key was claimed, or the intent
     "23P01", // exclusion_violation: the slot
     "23503", // foreign_key_violation: the directory changed
@@ -76,18 +76,24 @@ const AGAIN: [&str; 8] = [
     "40P01", // deadlock_detected
     "55P03", // lock_not_available
     "57014", // query_canceled
-    "25006", // read_only_sql_transaction: a failover
 ];
 
-/// Classes of states in which the server is away, full or going: connection, resources, shutdown.
-const AWAY: [&str; 4] = ["08", "53", "57", "58"];
+/// Classes of states in which the server is full or in trouble, and the connection as good as any other.
+const AGAIN_CLASSES: [&str; 2] = ["53", "58"];
+
+/// States, or classes of them, in which the connection leads nowhere any more: to a server that goes (57), or to one that
+/// only reads since another took its place (25006).
+const GONE: [&str; 3] = ["08", "57", "25006"];
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         let state = error.as_database_error().and_then(|database| database.code().map(std::borrow::Cow::into_owned));
+        let of = |classes: &[&str], state: &str| classes.iter().any(|class| state.starts_with(class));
         match (&error, state) {
-            (_, Some(state)) if AGAIN.contains(&state.as_str()) => Self::Again(error.to_string()),
-            (_, Some(state)) if AWAY.iter().any(|class| state.starts_with(class)) => Self::Gone(error.to_string()),
+            (_, Some(state)) if AGAIN.contains(&state.as_str()) || of(&AGAIN_CLASSES, &state) => {
+                Self::Again(error.to_string())
+            }
+            (_, Some(state)) if of(&GONE, &state) => Self::Gone(error.to_string()),
             (
                 sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed,
                 None,
@@ -124,13 +130,11 @@ impl Store {
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let timeouts = Timeouts { wait: Some(patience), create: Some(patience), recycle: None };
-        let object = match self.0.timeout_get(&timeouts).await {
-            Ok(object) => object,
-            Err(PoolError::Backend(error)) => return Err(error.into()),
-            Err(PoolError::Timeout(_)) => return Err(StoreError::Late),
-            Err(other) => return Err(StoreError::Gone(other.to_string())),
+        let object = match timeout_at(deadline, self.0.get()).await {
+            Ok(Ok(object)) => object,
+            Ok(Err(PoolError::Backend(error))) => return Err(error.into()),
+            Ok(Err(other)) => return Err(StoreError::Gone(other.to_string())),
+            Err(_) => return Err(StoreError::Late),
         };
         let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else {
             return Err(StoreError::Late);
@@ -184,7 +188,7 @@ impl Store {
     }
 }
 
-/// Session settings of every connection of the service. The bounds are DESIGN.md's.
+/// Session settings of every connection of the service.
 pub const SESSION: [(&str, &str); 6] = [
     // Below a command's deadline. No shorter lock_timeout beside it: between two tries a command lets go of its key's locks,
     // and a duplicate in another process would take its place.

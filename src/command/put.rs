@@ -91,35 +91,49 @@ impl Commands {
     pub async fn put<T: Entry>(&self, asker: &Asker, entry: T, condition: &Condition) -> Result<Put<T>, Problem> {
         let deadline = Instant::now() + self.bounds.deadline;
         let mut pause = PAUSE_MILLIS.0;
+        // The row as a try wrote it whose answer was lost, if it wrote it.
+        let mut in_doubt: Option<T> = None;
         loop {
             let entry = &entry;
             let look = |mut lent: Lent| async move {
                 let sight = entry.look(&mut lent, &asker.caller).await;
                 (lent, sight)
             };
-            let (seen, version) = match decide(entry, self.insist(deadline, look).await?, condition)? {
+            let sight = self.insist(deadline, look).await?;
+            if let (Some(row), Some(wrote)) = (&sight.row, &in_doubt)
+                && row == wrote
+            {
+                return Ok(Put { row: row.clone(), created: wrote.version() == 1 });
+            }
+            let (seen, version) = match decide(entry, sight, condition)? {
                 Decision::Stands(row) => return Ok(Put { row, created: false }),
                 Decision::Make => (None, 1),
                 Decision::Replace(row) => (Some(row.clone()), row.version() + 1),
             };
             match self.write_put(deadline, asker, entry, seen.as_ref()).await? {
-                Written::Done => return Ok(Put { row: entry.clone().at_version(version), created: seen.is_none() }),
-                Written::InUse => return Err(Code::InUse.into()),
-                Written::Stale if Instant::now() >= deadline => return Err(Code::Unavailable.into()),
-                Written::Stale => sleep(Duration::from_millis(self.ids.below(pause))).await,
+                Some(Written::Done) => {
+                    return Ok(Put { row: entry.clone().at_version(version), created: seen.is_none() });
+                }
+                Some(Written::InUse) => return Err(Code::InUse.into()),
+                None => in_doubt = Some(entry.clone().at_version(version)),
+                Some(Written::Stale) => {}
             }
+            if Instant::now() >= deadline {
+                return Err(Code::Unavailable.into());
+            }
+            sleep(Duration::from_millis(self.ids.below(pause))).await;
             pause = (pause * 2).min(PAUSE_MILLIS.1);
         }
     }
 
-    /// One try to write. Not repeated here when the connection is lost: what the try did shows in the next look.
+    /// One try to write. Nothing is known of it when the connection is lost: what it did shows in the next look.
     async fn write_put<T: Entry>(
         &self,
         deadline: Instant,
         asker: &Asker,
         entry: &T,
         seen: Option<&T>,
-    ) -> Result<Written, Problem> {
+    ) -> Result<Option<Written>, Problem> {
         let at = self.clock.now();
         let note = &Note { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
         let write = |mut lent: Lent| async move {
@@ -127,8 +141,9 @@ impl Commands {
             (lent, written)
         };
         match self.store.once(deadline, write).await {
-            Ok(written) => Ok(written),
-            Err(StoreError::Again(_) | StoreError::Gone(_)) => Ok(Written::Stale),
+            Ok(written) => Ok(Some(written)),
+            Err(StoreError::Again(_)) => Ok(Some(Written::Stale)),
+            Err(StoreError::Gone(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

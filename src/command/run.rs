@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::ground::Ground;
@@ -51,7 +52,6 @@ struct Run<'a, C> {
 }
 
 /// How an attempt ended without an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     /// Something went stale or away.
     Soon,
@@ -87,7 +87,7 @@ impl Commands {
     /// A [`Problem`] that is not stored: access, a key in use, a deadline, a fault of ours.
     pub async fn execute<C: Command>(self: &Arc<Self>, request: Request, command: C) -> Result<Answer, Problem> {
         let commands = Arc::clone(self);
-        let task = self.tasks.spawn(async move { commands.perform(&request, &command).await });
+        let task = self.tasks.spawn(async move { commands.perform(&request, &command).await }.in_current_span());
         task.await.unwrap_or_else(|panicked| {
             tracing::error!(%panicked, "a command panicked");
             Err(Code::Internal.into())
@@ -150,16 +150,7 @@ impl Commands {
             Ok(answer) => return Ok(answer),
             Err(again) => again,
         };
-        if again == Again::Soon {
-            return self.persist(run, again, caller).await;
-        }
-        // Another process is at this very request, so this one waits like any duplicate: for its answer, or to take over
-        // should that process die, and no longer than a duplicate may.
-        let run = Run { deadline: run.wait_until, ..*run };
-        self.persist(&run, again, caller).await.map_err(|problem| match problem.code {
-            Code::Unavailable => Code::IdempotencyInFlight.into(),
-            _ => problem,
-        })
+        self.persist(run, again, caller).await
     }
 
     async fn persist<C: Command>(
@@ -171,6 +162,9 @@ impl Commands {
         let mut pause = PAUSE_MILLIS.0;
         loop {
             match again {
+                // Another process is at this very request: this one waits like any duplicate, for its answer, or to take
+                // over should that process die.
+                Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
                 Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
                 Again::Soon => {
                     sleep(Duration::from_millis(self.ids.below(pause))).await;

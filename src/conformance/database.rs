@@ -233,6 +233,12 @@ impl Database {
         Ok(holding)
     }
 
+    /// How many deadlocks Postgres has resolved here by ending one side.
+    pub(super) async fn deadlocks(&self) -> Verdict<i64> {
+        let asked = "select deadlocks from pg_stat_database where datname = current_database()";
+        Ok(sqlx::query_scalar(asked).fetch_one(&mut self.connect().await?).await?)
+    }
+
     /// Whether an index leads with the column a purge asks for.
     pub(super) async fn has_expiry_index(&self) -> Verdict<bool> {
         let asked = "select exists (select from pg_indexes where tablename = 'idempotency_keys'

@@ -1,5 +1,6 @@
-//! Commands held up by a row locked from outside: what callers are told while an owner is at work (cases 10, 12 to 14),
-//! and what remains when the database fails it (cases 16 to 18, 21, 26). All of them need the database.
+//! Commands held up by a row locked from outside: what callers are told while an owner is at work (cases 10, 12), and what
+//! remains when the database fails it (cases 16, 17, 21, 26). All of them need the database. Those of many who wait are in
+//! `waiting.rs`.
 
 use std::time::Duration;
 
@@ -15,12 +16,10 @@ use super::fixture::{Place, Settings, text};
 use super::operations::{Operation, Prepared};
 use super::world::World;
 
-/// As many as may wait for one key in one process (API.md, "Idempotency").
-const WAITERS: usize = 32;
 /// "At once", as `docs/CONFORMANCE.md` puts it.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Cases 10, 12 to 14, 16 to 18, 21 and 26.
+/// Cases 7, 10, 12, 16, 17, 21 and 26.
 pub(super) fn cases() -> Vec<Case> {
     const DATABASE: &[Need] = &[Need::Database];
     vec![
@@ -38,12 +37,6 @@ pub(super) fn cases() -> Vec<Case> {
             Box::pin(not_let_go(w))
         })
         .needs(DATABASE),
-        Case::new(13, "the 33rd waiter: 429 at once; a freed place can be used again", |w| Box::pin(waiters(w)))
-            .needs(DATABASE),
-        Case::new(14, "hundreds of duplicates of a held owner: other callers are served promptly", |w| {
-            Box::pin(others_served(w))
-        })
-        .needs(DATABASE),
         Case::new(16, "a cancelled statement, a lost connection, a deadlock: the caller sees one success", |w| {
             Box::pin(disturbed(w))
         })
@@ -52,8 +45,6 @@ pub(super) fn cases() -> Vec<Case> {
             Box::pin(owner_fails(w))
         })
         .needs(DATABASE),
-        Case::new(18, "after a storm the in-flight registry is empty", |w| Box::pin(registry_empties(w)))
-            .needs(DATABASE),
         Case::new(21, "the client hangs up while the command runs: it finishes, the retry replays", |w| {
             Box::pin(hung_up(w))
         })
@@ -66,15 +57,15 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// A command that hangs on a row of ours.
-struct Stuck {
-    hold: Hold,
+pub(super) struct Stuck {
+    pub(super) hold: Hold,
     owner: JoinSet<Verdict<Answer>>,
     pid: i32,
 }
 
 impl Stuck {
     /// Locks what the command needs, sends it, and waits until it hangs.
-    async fn on(place: &Place<'_>, prepared: &Prepared, call: &Call) -> Verdict<Self> {
+    pub(super) async fn on(place: &Place<'_>, prepared: &Prepared, call: &Call) -> Verdict<Self> {
         let mut hold = held(place, prepared).await?;
         let mut owner = JoinSet::new();
         let call = call.clone();
@@ -84,7 +75,7 @@ impl Stuck {
     }
 
     /// Lets the owner go on; its answer.
-    async fn release(mut self) -> Verdict<Answer> {
+    pub(super) async fn release(mut self) -> Verdict<Answer> {
         self.hold.release().await?;
         joined(&mut self.owner).await
     }
@@ -109,13 +100,13 @@ async fn joined(tasks: &mut JoinSet<Verdict<Answer>>) -> Verdict<Answer> {
 }
 
 /// Sends them at once, without waiting for answers.
-fn sent(calls: Vec<Call>) -> JoinSet<Verdict<Vec<Answer>>> {
+pub(super) fn sent(calls: Vec<Call>) -> JoinSet<Verdict<Vec<Answer>>> {
     let mut tasks = JoinSet::new();
     tasks.spawn(all_at_once(calls));
     tasks
 }
 
-async fn answers(mut sent: JoinSet<Verdict<Vec<Answer>>>) -> Verdict<Vec<Answer>> {
+pub(super) async fn answers(mut sent: JoinSet<Verdict<Vec<Answer>>>) -> Verdict<Vec<Answer>> {
     match sent.join_next().await {
         Some(Ok(answers)) => answers,
         _ => failed("answers", "the client's task ended without them"),
@@ -190,74 +181,10 @@ async fn not_let_go(world: &World) -> Verdict {
     Ok(())
 }
 
-async fn waiters(world: &World) -> Verdict {
-    let place = Place::fresh(world).await?;
-    let prepared = Operation::Book.prepare(&place).await?;
-    let call = prepared.call.key(&world.key());
-    let stuck = Stuck::on(&place, &prepared, &call).await?;
-    let waiting = sent(vec![call.clone(); WAITERS]);
-    sleep(Duration::from_millis(400)).await;
-    let refused = call.send().await?;
-    refused.refused(429, "idempotency_waiters_exceeded")?;
-    refused.ensure(refused.header("retry-after").is_some(), "Retry-After")?;
-    refused.ensure(refused.took < Duration::from_millis(500), "an answer at once")?;
-    // Their wait ends while the owner is still held up; then there is room for another.
-    for answer in answers(waiting).await? {
-        answer.refused(409, "idempotency_in_flight")?;
-    }
-    let next = sent(vec![call.clone()]);
-    sleep(Duration::from_millis(200)).await;
-    let owner = stuck.release().await?;
-    owner.is(201)?.replayed(false)?;
-    for answer in answers(next).await? {
-        answer.replays(&owner)?;
-    }
-    Ok(())
-}
-
 /// So many practitioners and patients that no two commands of a case share one: commands of one practitioner take turns,
 /// and a booking looks at its patient's row, which a case may hold.
-async fn roomy(world: &World) -> Verdict<Place<'_>> {
+pub(super) async fn roomy(world: &World) -> Verdict<Place<'_>> {
     Place::with(world, Settings { practitioners: 40, patients: 40, ..Settings::default() }).await
-}
-
-async fn others_served(world: &World) -> Verdict {
-    const DUPLICATES: usize = 200;
-    let place = roomy(world).await?;
-    let prepared = Operation::Book.prepare(&place).await?;
-    let call = prepared.call.key(&world.key());
-    let mut stuck = Stuck::on(&place, &prepared, &call).await?;
-    let processes = place.client.processes();
-    let storm = sent(vec![call.spread(); DUPLICATES * processes]);
-    sleep(Duration::from_millis(100)).await;
-    for _ in 0..10 {
-        for client in [place.client.clone(), place.client.peer()] {
-            let slot = place.slot().await?;
-            let other = place.book_call(&slot).under(&client).key(&world.key()).send().await?;
-            other.is(201)?.ensure(other.took < Duration::from_secs(1), "another caller's booking within a second")?;
-            let health = client.get("/healthz").send().await?;
-            health.is(200)?.ensure(health.took < Duration::from_secs(1), "/healthz within a second")?;
-        }
-        let waiting = stuck.hold.waiting().await?;
-        ensure(
-            waiting.len() <= 1,
-            "no backend to wait for the key but the owner's",
-            format!("{} wait", waiting.len()),
-        )?;
-    }
-    let owner = stuck.release().await?;
-    owner.is(201)?;
-    let (mut served, mut turned_away) = (0, 0);
-    for answer in answers(storm).await? {
-        match answer.status {
-            201 => served += usize::from(answer.same_as(&owner).is_ok()),
-            409 => served += usize::from(answer.code() == "idempotency_in_flight"),
-            _ => turned_away += usize::from(answer.refused(429, "idempotency_waiters_exceeded").is_ok()),
-        }
-    }
-    let told = format!("{served} served, {turned_away} turned away");
-    ensure(served + turned_away == DUPLICATES * processes, "each of them answered by one of the three", told.clone())?;
-    ensure(turned_away > 0, "more than 32 to be turned away", told)
 }
 
 async fn disturbed(world: &World) -> Verdict {
@@ -314,29 +241,6 @@ async fn owner_fails(world: &World) -> Verdict {
     all.extend(next);
     once(&all, 201)?;
     tally.grew(&Growth::BOOKING, &all[0]).await
-}
-
-async fn registry_empties(world: &World) -> Verdict {
-    let place = Place::fresh(world).await?;
-    let prepared = Operation::Book.prepare(&place).await?;
-    let call = prepared.call.key(&world.key());
-    let stuck = Stuck::on(&place, &prepared, &call).await?;
-    let storm = sent(vec![call.clone(); 100]);
-    sleep(Duration::from_millis(200)).await;
-    stuck.release().await?.is(201)?;
-    answers(storm).await?;
-    let metrics = world.admin().get("/metrics").without("authorization").send().await?;
-    if metrics.status == 404 {
-        return skip("/metrics is not served here, but on the admin listener");
-    }
-    let text = metrics.is(200)?.text();
-    let gauges = text.lines().filter(|line| !line.starts_with('#') && line.contains("in_flight"));
-    let mut found = false;
-    for gauge in gauges.filter(|line| !line.contains("_total")) {
-        found = true;
-        ensure(gauge.ends_with(" 0"), "an in-flight gauge of 0", gauge)?;
-    }
-    if found { Ok(()) } else { skip("/metrics has no gauge of the in-flight registry") }
 }
 
 async fn hung_up(world: &World) -> Verdict {

@@ -138,12 +138,6 @@ pub struct Appointment {
 }
 
 impl Appointment {
-    /// What the constraints compare: the visit and its buffer.
-    #[must_use]
-    pub const fn busy(&self) -> Span {
-        Span { start: self.during.start, end: self.busy_until }
-    }
-
     /// Minutes of the visit and of its buffer. Both are at most a day, so they fit.
     #[must_use]
     pub fn minutes(&self) -> (i32, i32) {

@@ -53,19 +53,6 @@ impl FromRequest<Arc<App>> for AskWithoutKey {
     }
 }
 
-/// A JSON body on its own, for requests that need no key.
-pub struct Json<T>(pub T);
-
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
-    type Rejection = Refused;
-
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        no_query(&request)?;
-        let (parts, _) = request.into_parts();
-        Ok(Self(parse(&bytes(&parts)?)?))
-    }
-}
-
 /// A body without members.
 #[derive(serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

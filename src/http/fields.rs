@@ -57,16 +57,6 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error
     Ok(number as i32)
 }
 
-/// [`whole`], for a member that may be left out or null.
-///
-/// # Errors
-/// As [`whole`].
-pub fn whole_or_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
-    #[derive(Deserialize)]
-    struct Whole(#[serde(deserialize_with = "whole")] i32);
-    Ok(Option::<Whole>::deserialize(deserializer)?.map(|Whole(number)| number))
-}
-
 /// A [`whole`] number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number<const MIN: i32, const MAX: i32>(pub i32);

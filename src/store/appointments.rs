@@ -25,7 +25,7 @@ macro_rules! appointment {
             busy_until: $row.busy_until.to_jiff(),
             time_zone: $row.time_zone,
             local_start: $row.local_start.to_jiff(),
-            status: status(Some(&$row.status)),
+            status: status(&$row.status)?,
             confirmed_at: $row.confirmed_at.map(SqlTime::to_jiff),
             overbooked: $row.overbooked,
             version: $row.version,
@@ -64,7 +64,7 @@ pub async fn find(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(row.map(|row| appointment!(row)))
+    row.map(|row| Ok(appointment!(row))).transpose()
 }
 
 /// Which rows of a clinic a list is of; none stands for "whichever".
@@ -192,21 +192,24 @@ pub async fn history(
     .await?;
     // Its first version is written with it, so a visit without any does not exist.
     let Some(clinic) = rows.first().map(|row| row.clinic_id) else { return Ok(None) };
-    let versions = rows.into_iter().map(|row| HistoryEntry {
-        version: row.version,
-        status: status(Some(&row.status)),
-        start: row.start.to_jiff(),
-        end: row.end.to_jiff(),
-        practitioner_id: row.practitioner_id,
-        operatory_id: row.operatory_id,
-        service_id: row.service_id,
-        overbooked: row.overbooked,
-        operation: row.operation,
-        subject: row.subject,
-        credential_id: row.credential_id,
-        request_id: row.request_id,
-        caller_request_id: row.caller_request_id,
-        at: row.at.to_jiff(),
-    });
-    Ok(Some((clinic, versions.collect())))
+    let mut versions = Vec::with_capacity(rows.len());
+    for row in rows {
+        versions.push(HistoryEntry {
+            version: row.version,
+            status: status(&row.status)?,
+            start: row.start.to_jiff(),
+            end: row.end.to_jiff(),
+            practitioner_id: row.practitioner_id,
+            operatory_id: row.operatory_id,
+            service_id: row.service_id,
+            overbooked: row.overbooked,
+            operation: row.operation,
+            subject: row.subject,
+            credential_id: row.credential_id,
+            request_id: row.request_id,
+            caller_request_id: row.caller_request_id,
+            at: row.at.to_jiff(),
+        });
+    }
+    Ok(Some((clinic, versions)))
 }

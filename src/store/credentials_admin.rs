@@ -151,7 +151,10 @@ pub async fn rotate(
         "with written as (
            update credentials
            set secret_hash = $10,
-               previous_secret_hash = case when $11::timestamptz is not null then secret_hash end,
+               -- A rotation sent again because its answer was lost must not end the secret everybody still uses: while an
+               -- old secret is within its time, the one before this rotation is the lost one.
+               previous_secret_hash = case when $11::timestamptz is null then null
+                                           when previous_secret_until > $3 then previous_secret_hash else secret_hash end,
                previous_secret_until = $11
            where id = $9 and tenant_id = $1 and revoked_at is null and secret_hash <> $10
              and ($12::uuid[] is null or clinic_ids <@ $12)

@@ -6,7 +6,7 @@ select
   c.tenant_id as "tenant_id?", c.subject as "subject?", c.roles as "roles?", c.clinic_ids as "clinic_ids?",
   c.secret_hash as "secret_hash?", c.previous_secret_hash as "previous_secret_hash?",
   c.previous_secret_until as "previous_secret_until?", c.revoked_at as "revoked_at?",
-  k.fingerprint as "fingerprint?", k.fingerprint_version as "fingerprint_version?", k.operation as "operation?",
+  k.fingerprint as "fingerprint?", k.fingerprint_version as "fingerprint_version?",
   k.status as "reply_status?", k.headers as "headers?: Json<StoredHeaders>", k.body as "body?", k.expires_at as "expires_at?",
   -- Past its retention only when this process's clock and the database's both say so.
   k.expires_at <= least($4::timestamptz, statement_timestamp()) as "expired?",

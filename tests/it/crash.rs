@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncebook::clock::Ids;
 use oncebook::command::book::Book;
 use oncebook::command::run::Commands;
 use oncebook::command::transition::{To, Transition};
@@ -104,7 +105,7 @@ async fn dropped_everywhere<C: Command + Clone>(
         } else {
             Arc::clone(&trial.services().last().expect("one").app)
         };
-        let key = format!("dropped-{cold}-{}-{most}", command.operation());
+        let key = format!("dropped-{}-{most}-{}", command.operation(), Ids::random().below(u64::MAX));
         let request = asked(&trial.demo.api_keys.front_desk, &key);
         let ended = dropped_after(most, &app.commands, &request, &command).await;
         let answer = app.commands.execute(request.clone(), command.clone()).await.expect("an answer");

@@ -8,6 +8,7 @@ mod clean;
 mod client;
 mod cluster;
 mod constraints;
+mod contract;
 mod crash;
 mod faults;
 mod figures;

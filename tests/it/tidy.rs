@@ -1,4 +1,4 @@
-//! The shape of the source (DESIGN.md, "Layout"; STYLE.md): who may know whom, how long a file may be, and words that are
+//! The shape of the source (src/lib.rs, "The map"): who may know whom, how long a file may be, and words that are
 //! not for it. What clippy can say, clippy says.
 
 use std::fs;

@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Passes if the race does, and nobody in it had to be shot to let the others go on.
-async fn without_deadlock(world: &World, race: impl Future<Output = Verdict> + Send) -> Verdict {
+pub(super) async fn without_deadlock(world: &World, race: impl Future<Output = Verdict> + Send) -> Verdict {
     let Some(database) = world.database_if_any() else { return race.await };
     let before = database.deadlocks().await?;
     race.await?;
@@ -152,7 +152,7 @@ async fn everything(place: &Place<'_>) -> Verdict<Vec<Value>> {
 }
 
 /// One winner with this status, all others with this code.
-fn one_winner(answers: &[Answer], status: u16, code: &str) -> Verdict {
+pub(super) fn one_winner(answers: &[Answer], status: u16, code: &str) -> Verdict {
     let won = answers.iter().filter(|answer| answer.status == status).count();
     answers[0].ensure(won == 1, format!("one winner, not {won}, of {}", answers.len()))?;
     for lost in answers.iter().filter(|answer| answer.status != status) {

@@ -103,11 +103,19 @@ async fn one_version(world: &World) -> Verdict {
 async fn moves(world: &World) -> Verdict {
     const MOVERS: usize = 20;
     let place = Place::with(world, Settings { practitioners: 4, patients: MOVERS, ..Settings::default() }).await?;
+    for _ in 0..3 {
+        let_go_at_once(world, &place).await?;
+    }
+    Ok(())
+}
+
+/// One visit of each patient, all moved to one slot.
+async fn let_go_at_once(world: &World, place: &Place<'_>) -> Verdict {
     let goal = place.slot().await?;
     let to = json!({"start": goal.start.to_string(), "practitioner_id": goal.practitioner});
     let mut calls = Vec::new();
     let mut hold: Option<Hold> = None;
-    for _ in 0..MOVERS {
+    for _ in &place.patients {
         let booked = place.book().await?;
         calls.push(place.act(&booked.id, "reschedule").json(&to).key(&world.key()).spread());
         match &mut hold {

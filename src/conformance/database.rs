@@ -326,13 +326,14 @@ impl Hold {
 
     /// Waits until no backend waits for it: what was given up is gone, not to be carried out once the row is let go.
     pub(super) async fn abandoned(&mut self) -> Verdict {
-        for _ in 0..100 {
+        // A duplicate in another process may have taken the owner's place, and has a command's five seconds of its own.
+        for _ in 0..300 {
             if self.waiting().await?.is_empty() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        failed("a statement that was given up to end", "it waits still, 2 s after the 503")
+        failed("a statement that was given up to end", "it waits still, 6 s after the 503")
     }
 
     /// Waits for an advisory lock of that backend, which waits for this row: a deadlock, of which Postgres ends the
@@ -346,10 +347,13 @@ impl Hold {
         .fetch_optional(&mut self.connection)
         .await?;
         if let Some(lock) = held {
-            sqlx::query("select pg_advisory_xact_lock($1)").bind(lock).execute(&mut self.connection).await?;
+            // In one go: between the two, the command's next try would find its key at work elsewhere.
+            let and_let_go = format!("select pg_advisory_xact_lock({lock}); commit");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(and_let_go)).execute(&mut self.connection).await?;
+            return Ok(true);
         }
         self.release().await?;
-        Ok(held.is_some())
+        Ok(false)
     }
 
     /// Lets go.

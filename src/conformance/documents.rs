@@ -81,7 +81,7 @@ pub(super) fn cases() -> Vec<Case> {
             Box::pin(async { w.well_formed() })
         })
         .watching(),
-        Case::new(8, "every status, media type and header seen is in the OpenAPI document", |w| {
+        Case::new(8, "every status, media type, problem code and header seen is in the OpenAPI document", |w| {
             Box::pin(w.documented())
         })
         .watching(),

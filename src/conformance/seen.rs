@@ -42,6 +42,8 @@ struct Sighting {
     status: u16,
     media_type: String,
     headers: BTreeSet<String>,
+    /// Of a problem; empty for any other answer.
+    code: String,
 }
 
 impl Seen {
@@ -77,6 +79,7 @@ impl Seen {
                 .map(|(name, _)| name.clone())
                 .filter(|name| DOCUMENTED.contains(&name.as_str()))
                 .collect(),
+            code: answer.code(),
         };
         notes.sightings.entry(sighting).or_insert_with(|| answer.request.clone());
     }
@@ -103,7 +106,7 @@ impl Seen {
         if missing.is_empty() {
             return Ok(());
         }
-        let expected = "every status, media type and header seen to be in /openapi.json".to_owned();
+        let expected = "every status, media type, problem code and header seen to be in /openapi.json".to_owned();
         Err(Stop::Failed(Failure { expected, came: missing, request }))
     }
 }
@@ -123,6 +126,10 @@ impl Sighting {
         }
         if !self.media_type.is_empty() && self.status != 304 && response["content"][&self.media_type].is_null() {
             return Some(format!("{here} as {}", self.media_type));
+        }
+        // However the document lists a status's codes, it names them.
+        if !self.code.is_empty() && !response.to_string().contains(&format!("\"{}\"", self.code)) {
+            return Some(format!("{here} {}", self.code));
         }
         let declared: BTreeSet<String> =
             response["headers"].as_object().into_iter().flatten().map(|(name, _)| name.to_lowercase()).collect();
@@ -196,7 +203,8 @@ mod tests {
 
     fn sighting(path: &str, status: u16) -> Sighting {
         let media_type = "application/json".to_owned();
-        Sighting { method: "GET", path: without_ids(path), status, media_type, headers: ["etag".to_owned()].into() }
+        let headers = ["etag".to_owned()].into();
+        Sighting { method: "GET", path: without_ids(path), status, media_type, headers, code: String::new() }
     }
 
     #[test]
@@ -217,6 +225,8 @@ mod tests {
             Some("GET /v1/things/open → 200")
         );
         assert_eq!(sighting("/v1/other", 404).missing_in(&document), None);
+        let refused = Sighting { code: "slot_taken".to_owned(), ..sighting(id, 200) };
+        assert_eq!(refused.missing_in(&document).as_deref(), Some("GET /v1/things/{id} → 200 slot_taken"));
         let mut bare = document.clone();
         bare["components"]["responses"]["Thing"]["headers"] = json!({});
         assert_eq!(sighting(id, 200).missing_in(&bare).as_deref(), Some("GET /v1/things/{id} → 200 with etag"));

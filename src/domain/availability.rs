@@ -321,10 +321,7 @@ mod tests {
         assert_eq!([next(None), next(Some(Uuid::nil()))], [any.clone(), any]);
         let alone = Question { people: &people[1..2], ..question };
         assert_eq!(next_openings(&alone, Some(Uuid::from_u128(2))).len(), 1, "not offered twice");
-    }
-
-    #[test]
-    fn openings_instead_do_not_overlap_one_another() {
+        // Openings instead do not clash with one another.
         let (quarters, people) = (rules("Europe/Berlin", 15, week("08:00", "18:00")), [person(1, &[])]);
         let day = ask(&quarters, &people, "2026-12-01T07:00:00Z", "2026-12-02T07:00:00Z");
         let question = Question { buffer_minutes: 10, ..day };

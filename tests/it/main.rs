@@ -20,6 +20,7 @@ mod log;
 mod machine;
 mod malformed;
 mod model;
+mod openapi;
 mod process;
 mod races;
 mod snapshot;

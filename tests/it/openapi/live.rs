@@ -1,9 +1,8 @@
 //! A service with the demo group, asked everything the document describes.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -11,12 +10,13 @@ use axum::http::Request;
 use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::Config;
-use oncebook::dev::{self, Machine};
+use oncebook::dev::seed::Demo;
 use oncebook::http;
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::{Operation, codes, document, operations, resolved, schema};
+use crate::ground::Ground;
 
 /// Headers whose presence the document must foretell (`Vary` is CORS's too).
 const WATCHED: [&str; 10] = [
@@ -130,32 +130,23 @@ impl Call {
 
 /// A service with the demo group, on a day well before those of the examples.
 struct World {
-    machine: Machine,
+    /// Its Postgres stops with it.
+    _ground: Arc<Ground>,
+    demo: Demo,
     router: Router,
     document: Value,
-    keys: std::sync::atomic::AtomicUsize,
+    keys: AtomicUsize,
 }
 
 impl World {
-    #[expect(clippy::disallowed_methods, reason = "a test has no configuration to read it in")]
     async fn new() -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openapi");
-        if folder.exists() {
-            fs::remove_dir_all(&folder).expect("an earlier run's folder is removed");
-        }
-        let clock = Clock::frozen("2027-03-01T09:00:00Z".parse().expect("a time"));
-        let options = dev::Options {
-            data_dir: folder,
-            port: 0,
-            database_url: None,
-            path_var: std::env::var_os("PATH"),
-            clock: clock.clone(),
-            ids: Ids::random(),
-        };
-        let machine = dev::prepare(options).await.expect("prepared");
+        let ground = Ground::shared().await;
+        let url = ground.cluster.url(&ground.copy().await);
         let config = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
-        let app: Arc<App> = App::new(config, machine.database_url(), clock, Ids::random(), None).expect("a URL");
-        Self { router: http::router(&app), machine, document: document(), keys: 0.into() }
+        let clock = Clock::frozen("2027-03-01T09:00:00Z".parse().expect("a time"));
+        let app: Arc<App> = App::new(config, &url, clock, Ids::random(), None).expect("a URL");
+        let demo = ground.demo.clone();
+        Self { _ground: ground, demo, router: http::router(&app), document: document(), keys: AtomicUsize::new(0) }
     }
 
     fn operation(&self, id: &str) -> Operation<'_> {
@@ -164,8 +155,8 @@ impl World {
     }
 
     fn call(&self, operation: &Operation<'_>) -> Call {
-        let key = self.keys.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Call::of(&self.document, operation, &self.machine.demo().api_keys.admin, key)
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        Call::of(&self.document, operation, &self.demo.api_keys.admin, key)
     }
 
     /// Sends, and holds the answer against the document.
@@ -229,8 +220,6 @@ async fn the_service_answers_as_the_document_says() {
     the_examples_can_be_sent(&world).await;
     what_can_be_provoked_is_what_is_documented(&world).await;
     methods_that_are_not_documented_are_not_there(&world).await;
-    drop(world.router);
-    world.machine.stop().await.expect("stopped");
 }
 
 async fn the_examples_can_be_sent(world: &World) {
@@ -295,7 +284,7 @@ fn spoilt(world: &World, operation: &Operation<'_>, made: &[&str; 2]) -> Vec<(&'
         // A body to be spoilt, where the operation needs none.
         if changes && call.body.is_none() { call.json("{}") } else { call }
     };
-    let stranger = format!("Bearer {}", world.machine.demo().api_keys.worker);
+    let stranger = format!("Bearer {}", world.demo.api_keys.worker);
     let large = format!("{{\"x\":\"{}\"}}", "x".repeat(70_000));
     let nothing = "019e0000-0000-7000-8000-0000000000ff";
     let segments = call().path;

@@ -265,15 +265,10 @@ impl Database {
     pub(super) async fn hold(&self, row: Row, id: &str) -> Verdict<Hold> {
         let mut connection = self.connect().await?;
         connection.execute("begin").await?;
-        let asked = match row {
-            Row::Appointment => "select 1 from appointments where id = $1::text::uuid for update",
-            Row::Patient => "select 1 from patients where id = $1::text::uuid for update",
-            Row::Membership => "select 1 from practitioner_clinics where practitioner_id = $1::text::uuid for update",
-        };
-        let found = sqlx::query(asked).bind(id).fetch_optional(&mut connection).await?;
-        ensure(found.is_some(), "the row to lock", format!("no {row:?} {id}"))?;
         let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut connection).await?;
-        Ok(Hold { connection, pid })
+        let mut hold = Hold { connection, pid };
+        hold.also(row, id).await?;
+        Ok(hold)
     }
 
     /// Cancels a backend's statement, or ends the backend, as an administrator might at any moment.
@@ -301,6 +296,17 @@ pub(super) struct Hold {
 }
 
 impl Hold {
+    /// Locks another row, to be let go at the same moment.
+    pub(super) async fn also(&mut self, row: Row, id: &str) -> Verdict {
+        let asked = match row {
+            Row::Appointment => "select 1 from appointments where id = $1::text::uuid for update",
+            Row::Patient => "select 1 from patients where id = $1::text::uuid for update",
+            Row::Membership => "select 1 from practitioner_clinics where practitioner_id = $1::text::uuid for update",
+        };
+        let found = sqlx::query(asked).bind(id).fetch_optional(&mut self.connection).await?;
+        ensure(found.is_some(), "the row to lock", format!("no {row:?} {id}"))
+    }
+
     /// The backends that wait for it right now.
     pub(super) async fn waiting(&mut self) -> Verdict<Vec<i32>> {
         let asked = "select distinct pid from pg_locks where not granted and $1 = any(pg_blocking_pids(pid))";

@@ -1,5 +1,5 @@
-//! What goes stale between a command's look and its commit (case 15): a row locked from outside keeps the commits of two
-//! commands waiting, one of each process, both of which have seen the row as it is. Only one of them may have been right.
+//! What goes stale between a command's look and its commit (case 15): a row locked from outside keeps the commits of several
+//! commands waiting, of both processes, all of which have seen it as it is. Only one of them may have been right.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tokio::time::sleep;
 use super::answer::Answer;
 use super::call::{Call, all_at_once};
 use super::case::{About as _, Case, Need, Verdict, ensure};
-use super::database::Row;
-use super::fixture::Place;
+use super::concurrency::{one_winner, without_deadlock};
+use super::database::{Hold, Row};
+use super::fixture::{Place, Settings};
 use super::world::World;
 
 /// Case 15, held up.
@@ -23,6 +24,10 @@ pub(super) fn cases() -> Vec<Case> {
         .needs(DATABASE),
         Case::new(15, "two commands for one version, both held up: one is done, one told of the next", |w| {
             Box::pin(one_version(w))
+        })
+        .needs(DATABASE),
+        Case::new(15, "20 moves into one slot, let go at one moment: one winner, no deadlock", |w| {
+            Box::pin(without_deadlock(w, moves(w)))
         })
         .needs(DATABASE),
     ]
@@ -93,4 +98,39 @@ async fn one_version(world: &World) -> Verdict {
         one_done(&place, &booked.id, &answers, 412, "version_mismatch").await.about(action)?;
     }
     Ok(())
+}
+
+async fn moves(world: &World) -> Verdict {
+    const MOVERS: usize = 20;
+    let place = Place::with(world, Settings { practitioners: 4, patients: MOVERS, ..Settings::default() }).await?;
+    for _ in 0..3 {
+        let_go_at_once(world, &place).await?;
+    }
+    Ok(())
+}
+
+/// One visit of each patient, all moved to one slot.
+async fn let_go_at_once(world: &World, place: &Place<'_>) -> Verdict {
+    let goal = place.slot().await?;
+    let to = json!({"start": goal.start.to_string(), "practitioner_id": goal.practitioner});
+    let mut calls = Vec::new();
+    let mut hold: Option<Hold> = None;
+    for _ in &place.patients {
+        let booked = place.book().await?;
+        calls.push(place.act(&booked.id, "reschedule").json(&to).key(&world.key()).spread());
+        match &mut hold {
+            Some(hold) => hold.also(Row::Appointment, &booked.id).await?,
+            None => hold = Some(world.database()?.hold(Row::Appointment, &booked.id).await?),
+        }
+    }
+    let let_go = async {
+        sleep(Duration::from_millis(500)).await;
+        match hold {
+            Some(hold) => hold.release().await,
+            None => Ok(()),
+        }
+    };
+    let (answers, let_go) = tokio::join!(all_at_once(calls), let_go);
+    let_go?;
+    one_winner(&answers?, 200, "slot_taken")
 }

@@ -7,11 +7,11 @@ PROFILE ?= dev
 ARGS ?=
 OPENAPI = openapi/openapi.json
 
-.PHONY: help setup dev test soak check prepare bench
+.PHONY: help setup dev test soak check prepare bench mutants openapi-lint schemathesis
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: ## install what is missing (C compiler, Postgres); the others do it too
 	@.ci/setup
@@ -43,3 +43,13 @@ prepare: setup ## regenerate .sqlx/ and openapi/openapi.json
 
 bench: setup ## bookings and replays a second, beside pgbench running the same statements
 	cargo run --release -- bench $(ARGS)
+
+mutants: setup ## breaks the service in many ways, one by one, and sees each caught by the conformance suite
+	.ci/mutants $(ARGS)
+
+openapi-lint: ## the rules of two public linters for openapi/openapi.json (needs Node.js)
+	.ci/openapi-lint
+
+schemathesis: setup ## sends what openapi/openapi.json allows, and what it does not (needs Python; ARGS=SECONDS)
+	cargo build
+	.ci/schemathesis $(ARGS)

@@ -1,4 +1,4 @@
--- The booking core. Tenant first in every key and foreign key, last in every exclusion constraint (docs/architecture.md says why).
+-- The booking core. Tenant first in the keys and foreign keys of what a tenant owns, last in every exclusion constraint (docs/architecture.md says why).
 -- Times are timestamptz, always handed in by the service: no statement here calls now().
 
 create extension if not exists btree_gist;
@@ -76,7 +76,7 @@ create table practitioner_clinics (
   constraint practitioner_clinics_practitioner_fk foreign key (tenant_id, practitioner_id) references practitioners (tenant_id, id),
   constraint practitioner_clinics_clinic_fk foreign key (tenant_id, clinic_id) references clinics (tenant_id, id)
 );
-create index practitioner_clinics_by_clinic on practitioner_clinics (tenant_id, clinic_id);
+create index practitioner_clinics_by_clinic on practitioner_clinics (tenant_id, clinic_id, practitioner_id);
 comment on table practitioner_clinics is 'Who works where, and when.';
 comment on column practitioner_clinics.hours is 'As clinics.hours and intersected with them; null means the clinic''s.';
 
@@ -228,8 +228,10 @@ create table appointments (
   constraint appointments_service_fk foreign key (tenant_id, clinic_id, service_id) references services (tenant_id, clinic_id, id),
   constraint appointments_patient_fk foreign key (tenant_id, patient_id) references patients (tenant_id, id)
 ) with (fillfactor = 85);
-create unique index appointments_one_per_intent on appointments (tenant_id, clinic_id, intent) where holds_slot and intent is not null;
-create unique index appointments_one_per_external_id on appointments (tenant_id, clinic_id, external_system, external_id) where external_id is not null;
+-- These two begin with what no other index begins with: a plan made while the table was empty must have no other choice.
+-- The intent covers the service, and so the clinic.
+create unique index appointments_one_per_intent on appointments (intent, tenant_id) where holds_slot and intent is not null;
+create unique index appointments_one_per_external_id on appointments (external_id, external_system, tenant_id, clinic_id) where external_id is not null;
 create index appointments_by_start on appointments (tenant_id, clinic_id, kind, lower(during), id);
 create index appointments_by_patient on appointments (tenant_id, patient_id, lower(during), id) where patient_id is not null;
 -- The exclusion constraints leave overbooked rows out, so the look counts them through these two, nearly always empty.

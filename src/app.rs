@@ -1,7 +1,7 @@
 //! The service: its parts put together, its start and its stop.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::seen::Credential;
 use crate::store::{Lent, Store, StoreError};
-use crate::worker;
+use crate::worker::{self, Worker};
 
 /// How old a copy of a credential may be that lets a command's request in.
 const COPY_AGE: Duration = Duration::from_secs(5);
@@ -127,7 +127,7 @@ impl App {
         ids: Ids,
         metrics: Option<PrometheusHandle>,
     ) -> Result<Arc<Self>, sqlx::Error> {
-        let store = Store::new(database_url, config.database_connections, "oncebook")?;
+        let store = Store::new(database_url, config.database_connections.get(), "oncebook")?;
         let tasks = TaskTracker::new();
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
         let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));
@@ -153,19 +153,7 @@ impl App {
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        let deadline = Instant::now() + READ_PATIENCE;
-        loop {
-            match self.store.once(deadline, &statement).await {
-                Ok(answer) => return Ok(answer),
-                Err(StoreError::Late) => return Err(Code::Unavailable.into()),
-                Err(StoreError::Broken(error)) => {
-                    tracing::error!(%error, "a statement failed");
-                    return Err(Code::Internal.into());
-                }
-                Err(_) if Instant::now() >= deadline => return Err(Code::Unavailable.into()),
-                Err(_) => sleep(Duration::from_millis(5 + self.ids.below(50))).await,
-            }
-        }
+        Ok(self.store.insist(Instant::now() + READ_PATIENCE, &self.ids, statement).await?)
     }
 
     /// Reads a credential as it stands now.
@@ -222,32 +210,58 @@ impl App {
     }
 
     /// Does what the roles say until told to stop; then finishes what runs and refuses what comes.
-    ///
-    /// # Errors
-    /// If an address cannot be listened on.
-    pub async fn run(
-        self: Arc<Self>,
-        roles: &[Role],
-        listener: TcpListener,
-        stop: CancellationToken,
-    ) -> std::io::Result<()> {
+    pub async fn run(self: Arc<Self>, roles: &[Role], listeners: Listeners, stop: CancellationToken) {
         let background = TaskTracker::new();
         if roles.contains(&Role::Janitor) {
             background.spawn(worker::run(Janitor(Arc::clone(&self)), self.ids.clone(), stop.clone()));
         }
-        let flusher = Flusher(Arc::clone(&self));
         background.spawn(worker::run(Flusher(Arc::clone(&self)), self.ids.clone(), stop.clone()));
-        listen::serve(listener, http::router(&self), self.tasks.clone(), stop.clone()).await;
-        stop.cancelled().await;
+        if let Some(admin) = listeners.admin {
+            background.spawn(listen::serve(admin, http::admin_router(&self), self.tasks.clone(), stop.clone()));
+        }
+        match listeners.api {
+            Some(api) => listen::serve(api, http::router(&self), self.tasks.clone(), stop.clone()).await,
+            None => stop.cancelled().await,
+        }
         for tasks in [&self.tasks, &background] {
             tasks.close();
             tasks.wait().await;
         }
-        // The last minute's replays.
-        let _ = worker::Worker::step(&flusher).await;
+        if let Err(problem) = Flusher(Arc::clone(&self)).step().await {
+            tracing::warn!(code = problem.code.as_str(), "the last minute's replays are not counted");
+        }
         self.store.close();
-        Ok(())
     }
+}
+
+/// Where a process listens.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For callers of the API.
+    pub api: Option<TcpListener>,
+    /// For those who run the service: metrics, readiness. With the API where there is none.
+    pub admin: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// Binds what the roles and the configuration ask for.
+    ///
+    /// # Errors
+    /// With the address, when it cannot be had.
+    pub async fn bind(config: &Config, roles: &[Role]) -> std::io::Result<Self> {
+        let api = if roles.contains(&Role::Api) { Some(bind(config.listen).await?) } else { None };
+        let admin = match config.admin_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Self { api, admin })
+    }
+}
+
+async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let named =
+        |error: std::io::Error| std::io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    TcpListener::bind(address).await.map_err(named)
 }
 
 /// A token that the first SIGTERM or Ctrl-C cancels; a second one ends the process where it stands.

@@ -14,7 +14,9 @@ use crate::domain::appointment::Appointment;
 use crate::domain::event::{EventType, Notice};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::key::KeyHash;
+use crate::domain::problem::{Code, Problem};
 use crate::domain::refusal::Refusal;
+use crate::store::StoreError;
 use crate::store::commit::Reply;
 use crate::store::look::Question;
 
@@ -22,9 +24,11 @@ pub mod admit;
 pub mod block;
 pub mod book;
 pub mod claim;
+pub mod fate;
 pub mod ground;
 pub mod lanes;
 pub mod note;
+pub mod put;
 pub mod registry;
 pub mod reopen;
 pub mod replays;
@@ -186,4 +190,17 @@ pub struct Bounds {
     pub deadline: Duration,
     /// A duplicate waits no longer than this for the first.
     pub wait: Duration,
+}
+
+impl From<StoreError> for Problem {
+    /// What a caller is told when the database did not answer. The cause is for the log.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Broken(error) => {
+                tracing::error!(%error, "a statement failed");
+                Code::Internal.into()
+            }
+            StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => Code::Unavailable.into(),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The knobs, and the only place that reads the environment.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::Args;
@@ -29,8 +30,8 @@ pub struct Config {
     #[arg(long, env = "ONCEBOOK_ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
     /// Connections to Postgres at the most.
-    #[arg(long, env = "ONCEBOOK_DATABASE_CONNECTIONS", default_value_t = 16)]
-    pub database_connections: usize,
+    #[arg(long, env = "ONCEBOOK_DATABASE_CONNECTIONS", default_value = "16")]
+    pub database_connections: NonZeroUsize,
     /// Requests a second from one address (0: no limit).
     #[arg(long, env = "ONCEBOOK_RATE_PER_ADDRESS", default_value_t = 200)]
     pub rate_per_address: u32,
@@ -41,7 +42,7 @@ pub struct Config {
     #[arg(long, env = "ONCEBOOK_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpAddr>,
     /// Origins a browser may call from; none: same origin only.
-    #[arg(long, env = "ONCEBOOK_CORS_ORIGINS", value_delimiter = ',')]
+    #[arg(long, env = "ONCEBOOK_CORS_ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub cors_origins: Vec<String>,
     /// A command takes no longer than this many seconds, then 503.
     #[arg(long, env = "ONCEBOOK_COMMAND_TIMEOUT", default_value = "5", value_parser = seconds)]
@@ -64,13 +65,28 @@ impl Config {
     }
 }
 
+/// An origin as browsers send it (RFC 6454): scheme, host and port, without a path; never `*`.
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host)
+            if !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b'*') =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => Err("an origin is wanted, such as https://desk.example.org".to_owned()),
+    }
+}
+
+/// Bounds of every time that can be set: a command may be given more patience, not a day's.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_mins(1);
+
 /// Parses a number of seconds, fractions allowed.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "a number of seconds is wanted, such as 2 or 0.5".to_owned())?;
-    Duration::try_from_secs_f64(number)
-        .ok()
-        .filter(|wait| !wait.is_zero())
-        .ok_or_else(|| "more than 0 seconds are wanted".to_owned())
+    let wait = Duration::try_from_secs_f64(number).ok().filter(|wait| (SHORTEST..=LONGEST).contains(wait));
+    wait.ok_or_else(|| "0.1 to 60 seconds are wanted".to_owned())
 }
 
 /// The PATH, for whoever looks for programs.

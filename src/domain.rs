@@ -1,8 +1,10 @@
 //! What a clinic means by an appointment. Pure: values in, values out; no I/O, no clock, no randomness.
 
 pub mod access;
+pub mod api_key;
 pub mod appointment;
 pub mod availability;
+pub mod directory;
 pub mod event;
 pub mod fingerprint;
 pub mod hours;

@@ -9,71 +9,75 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use axum::routing::get;
+use tower::util::option_layer;
 
 use crate::app::App;
-use crate::domain::access::Permission;
 use crate::domain::problem::Code;
 
 pub mod appointments;
 pub mod ask;
+pub mod availability;
 pub mod blocks;
+pub mod commands;
+pub mod credentials;
+pub mod directory;
+pub mod docs;
 pub mod edge;
+pub mod explain;
 pub mod fields;
 pub mod guard;
+pub mod intake;
 pub mod listen;
+pub mod listing;
+pub mod openapi;
+pub mod operations;
+pub mod page;
 pub mod params;
 pub mod problem;
+pub mod routes;
 
 use guard::{Guard, guard};
+use routes::{Group, Kind};
 
-/// Routes of commands: the credential is checked again in the command's own look.
-fn commands(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    routes.route_layer(from_fn_with_state(Guard::of_command(app, permission), guard))
+/// A group's routes behind the guard that goes with them.
+fn guarded(app: &Arc<App>, Group { kind, permission, routes }: Group) -> Router<Arc<App>> {
+    let (router, _document) = routes.split_for_parts();
+    let Some(permission) = permission else { return router };
+    let guarding = match kind {
+        Kind::Command | Kind::Removal => Guard::of_command(app, permission),
+        Kind::Change | Kind::Read => Guard::fresh(app, permission),
+    };
+    router.route_layer(from_fn_with_state(guarding, guard))
 }
 
-/// Routes of reads and of changes to the directory: the credential is read anew for each request.
-fn fresh(app: &Arc<App>, permission: Permission, routes: OpenApiRouter<Arc<App>>) -> OpenApiRouter<Arc<App>> {
-    routes.route_layer(from_fn_with_state(Guard::fresh(app, permission), guard))
-}
-
-/// The API's routes, each with the permission of API.md's role table.
-fn api(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
-    use Permission::{Overrule, ReadAppointments, WriteAppointments};
-    let new = OpenApiRouter::new;
-    new()
-        .merge(commands(
-            app,
-            WriteAppointments,
-            new()
-                .routes(routes!(appointments::book))
-                .routes(routes!(appointments::note))
-                .routes(routes!(appointments::reschedule))
-                .routes(routes!(appointments::confirm))
-                .routes(routes!(appointments::check_in))
-                .routes(routes!(appointments::complete))
-                .routes(routes!(appointments::no_show))
-                .routes(routes!(appointments::cancel))
-                .routes(routes!(blocks::block))
-                .routes(routes!(blocks::unblock)),
-        ))
-        .merge(commands(app, Overrule, new().routes(routes!(appointments::reopen))))
-        .merge(fresh(app, ReadAppointments, new().routes(routes!(appointments::get))))
-}
-
-/// The whole service.
+/// The whole service; without what has a listener of its own, if one is set.
 pub fn router(app: &Arc<App>) -> Router {
-    let (router, _document) = api(app).split_for_parts();
-    router
+    let admin = app.config.admin_listen.is_none().then(routes::admin);
+    let groups = routes::api().into_iter().chain([routes::open()]).chain(admin);
+    let router = groups.fold(Router::new(), |router, group| router.merge(guarded(app, group)));
+    let router = router
+        .route("/", get(operations::root))
+        .merge(docs::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn(intake::intake))
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
-        .layer(edge::cors(app))
-        .layer(from_fn_with_state(Arc::clone(app), edge::edge))
-        .with_state(Arc::clone(app))
+        .layer(option_layer(edge::cors(app)));
+    within_edge(app, router)
+}
+
+/// What the listener for those who run the service serves.
+pub fn admin_router(app: &Arc<App>) -> Router {
+    let health = Router::new().route("/healthz", get(operations::healthz));
+    let router = guarded(app, routes::admin()).merge(health);
+    within_edge(app, router.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
+}
+
+fn within_edge(app: &Arc<App>, router: Router<Arc<App>>) -> Router {
+    router.layer(from_fn_with_state(Arc::clone(app), edge::edge)).with_state(Arc::clone(app))
 }
 
 async fn not_found() -> Response {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::app::App;
 use crate::domain::problem::Problem;
@@ -48,7 +49,7 @@ impl Worker for Janitor {
     }
 }
 
-/// Writes down the replays of this process, and forgets callers who have been quiet.
+/// Writes down the replays of this process, forgets callers who have been quiet, and sums up measurements.
 pub struct Flusher(pub Arc<App>);
 
 impl Worker for Flusher {
@@ -62,6 +63,8 @@ impl Worker for Flusher {
 
     async fn step(&self) -> Result<Did, Problem> {
         self.0.limits.forget_the_quiet();
+        // Without it, what nobody scrapes would be kept one by one.
+        self.0.metrics.iter().for_each(PrometheusHandle::run_upkeep);
         let counts = Arc::new(self.0.commands.replays.take());
         if counts.is_empty() {
             return Ok(Did::Nothing);

@@ -2,16 +2,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use oncebook::app::{self, App};
+use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Role};
-use oncebook::store::databases;
-use oncebook::{dev, healthcheck, telemetry};
+use oncebook::http::openapi;
+use oncebook::keys::{self, Keys};
+use oncebook::store::{databases, janitor};
+use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use sqlx::{Connection, PgConnection};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// A clinic appointment service in which a command that arrives twice changes an appointment once.
@@ -53,6 +55,26 @@ enum What {
         #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
         database_url: String,
     },
+    /// Prints the OpenAPI document.
+    Openapi,
+    /// Makes, lists and revokes API keys, on the database itself.
+    Keys {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        #[command(subcommand)]
+        keys: Keys,
+    },
+    /// Measures bookings and replays over HTTP beside pgbench running the same statements.
+    Bench(bench::Options),
+    /// Holds any running service to its contract, over HTTP.
+    Conformance(conformance::Options),
+    /// Checks that the audit is as it was when it was sealed; exits with 1 when it is not.
+    Audit {
+        /// Postgres.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+    },
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
         /// Where it listens.
@@ -61,28 +83,42 @@ enum What {
     },
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
     runtime.block_on(run(cli.command))
 }
 
-async fn run(command: What) -> anyhow::Result<()> {
+async fn run(command: What) -> anyhow::Result<ExitCode> {
     match command {
-        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await,
+        What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await?,
         What::Serve { database_url, roles, config } => {
             telemetry::log(true);
-            let listener = listen(config.listen).await?;
-            serve(config, &database_url, &roles, listener, app::stop_on_signal()?).await
+            let listeners = Listeners::bind(&config, &roles).await?;
+            serve(config, &database_url, &roles, listeners, app::stop_on_signal()?).await?;
         }
         What::Migrate { database_url } => {
             let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
             databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
-            Ok(())
         }
-        What::Healthcheck { listen } => healthcheck::healthcheck(listen),
+        What::Openapi => print!("{}", openapi::text()),
+        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await?,
+        What::Bench(options) => Box::pin(bench::run(options)).await?,
+        // Its last line is the summary: a failed case is no error of the program's to be explained below it.
+        What::Conformance(options) => {
+            let summary = Box::pin(conformance::run(options)).await?;
+            return Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        What::Audit { database_url } => {
+            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+            let broken = janitor::first_broken_seal(&mut connection).await.context("reading the audit")?;
+            anyhow::ensure!(broken.is_none(), "seal {} does not fit the rows it covers", broken.unwrap_or_default());
+            println!("Every seal of the audit fits the rows it covers.");
+        }
+        What::Healthcheck { listen } => healthcheck::healthcheck(listen)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {
@@ -97,9 +133,11 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         ids: Ids::random(),
     };
     let machine = dev::prepare(options).await?;
-    let listener = listen((Ipv4Addr::LOCALHOST, port).into()).await?;
-    let base_url = format!("http://{}", listener.local_addr()?);
-    let config = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+    let listen = (Ipv4Addr::LOCALHOST, port).into();
+    let config = Config { listen, rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+    let listeners = Listeners::bind(&config, &Role::ALL).await?;
+    let address = listeners.api.as_ref().and_then(|api| api.local_addr().ok()).unwrap_or(listen);
+    let base_url = format!("http://{address}");
     let announce = async {
         let announced = machine.announce(&base_url).await;
         if announced.is_err() {
@@ -108,25 +146,24 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         announced
     };
     let (served, announced) =
-        tokio::join!(serve(config, machine.database_url(), &Role::ALL, listener, stop.clone()), announce);
+        tokio::join!(serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()), announce);
     announced?;
     served?;
     machine.stop().await
-}
-
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("listening on {address}"))
 }
 
 async fn serve(
     config: Config,
     database_url: &str,
     roles: &[Role],
-    listener: TcpListener,
+    listeners: Listeners,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let app =
         App::new(config, database_url, Clock::system(), Ids::random(), telemetry::metrics()).context("DATABASE_URL")?;
-    tracing::info!(address = %listener.local_addr()?, "serving");
-    app.run(roles, listener, stop).await.context("serving")
+    for listener in [&listeners.api, &listeners.admin].into_iter().flatten() {
+        tracing::info!(address = %listener.local_addr()?, ?roles, "serving");
+    }
+    app.run(roles, listeners, stop).await;
+    Ok(())
 }

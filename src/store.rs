@@ -2,18 +2,26 @@
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult, Timeouts};
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::clock::Ids;
 
 pub mod appointments;
+pub mod audit;
+pub mod bench;
 pub mod commit;
 pub mod credentials;
+pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
+pub mod directory;
 pub mod janitor;
+pub mod keys;
 pub mod look;
 pub mod schedule;
 pub mod seen;
@@ -60,7 +68,7 @@ pub enum StoreError {
 
 /// The constraints of the commit and the states of a server that comes back: after these, look again.
 /// Anything else Postgres may say is a fault of ours.
-const AGAIN: [&str; 8] = [
+const AGAIN: [&str; 7] = [
     "23505", // unique_violation: the key was claimed, or the intent
     "23P01", // exclusion_violation: the slot
     "23503", // foreign_key_violation: the directory changed
@@ -68,18 +76,24 @@ const AGAIN: [&str; 8] = [
     "40P01", // deadlock_detected
     "55P03", // lock_not_available
     "57014", // query_canceled
-    "25006", // read_only_sql_transaction: a failover
 ];
 
-/// Classes of states in which the server is away, full or going: connection, resources, shutdown.
-const AWAY: [&str; 4] = ["08", "53", "57", "58"];
+/// Classes of states in which the server is full or in trouble, and the connection as good as any other.
+const AGAIN_CLASSES: [&str; 2] = ["53", "58"];
+
+/// States, or classes of them, in which the connection leads nowhere any more: to a server that goes (57), or to one that
+/// only reads since another took its place (25006).
+const GONE: [&str; 3] = ["08", "57", "25006"];
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         let state = error.as_database_error().and_then(|database| database.code().map(std::borrow::Cow::into_owned));
+        let of = |classes: &[&str], state: &str| classes.iter().any(|class| state.starts_with(class));
         match (&error, state) {
-            (_, Some(state)) if AGAIN.contains(&state.as_str()) => Self::Again(error.to_string()),
-            (_, Some(state)) if AWAY.iter().any(|class| state.starts_with(class)) => Self::Gone(error.to_string()),
+            (_, Some(state)) if AGAIN.contains(&state.as_str()) || of(&AGAIN_CLASSES, &state) => {
+                Self::Again(error.to_string())
+            }
+            (_, Some(state)) if of(&GONE, &state) => Self::Gone(error.to_string()),
             (
                 sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed,
                 None,
@@ -95,7 +109,8 @@ impl Store {
     /// # Errors
     /// If the URL is not one of Postgres's.
     pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, sqlx::Error> {
-        let options = session(database_url.parse()?).application_name(name);
+        let options: PgConnectOptions = database_url.parse()?;
+        let options = options.options(SESSION).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
             // The one used last: its statements are prepared. In turn, each that a burst has opened would make some caller
@@ -118,13 +133,11 @@ impl Store {
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let timeouts = Timeouts { wait: Some(patience), create: Some(patience), recycle: None };
-        let object = match self.0.timeout_get(&timeouts).await {
-            Ok(object) => object,
-            Err(PoolError::Backend(error)) => return Err(error.into()),
-            Err(PoolError::Timeout(_)) => return Err(StoreError::Late),
-            Err(other) => return Err(StoreError::Gone(other.to_string())),
+        let object = match timeout_at(deadline, self.0.get()).await {
+            Ok(Ok(object)) => object,
+            Ok(Err(PoolError::Backend(error))) => return Err(error.into()),
+            Ok(Err(other)) => return Err(StoreError::Gone(other.to_string())),
+            Err(_) => return Err(StoreError::Late),
         };
         let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else {
             return Err(StoreError::Late);
@@ -136,6 +149,33 @@ impl Store {
             lent.hand_back();
         }
         answered
+    }
+
+    /// Runs a statement that may be repeated, until it answers or the deadline passes.
+    ///
+    /// # Errors
+    /// [`StoreError::Late`] past the deadline, [`StoreError::Broken`] for a fault of ours.
+    pub async fn insist<T, F>(
+        &self,
+        deadline: Instant,
+        ids: &Ids,
+        statement: impl Fn(Lent) -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = (Lent, Result<T, StoreError>)>,
+    {
+        loop {
+            match self.once(deadline, &statement).await {
+                Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
+                    tracing::debug!(%error, "looking again");
+                    sleep(Duration::from_millis(1 + ids.below(INSIST_MILLIS))).await;
+                    if Instant::now() >= deadline {
+                        return Err(StoreError::Late);
+                    }
+                }
+                answered => return answered,
+            }
+        }
     }
 
     /// How many connections are open, and how many of them are idle.
@@ -151,22 +191,23 @@ impl Store {
     }
 }
 
-/// Session settings every connection of the service has. The bounds are DESIGN.md's.
-fn session(options: PgConnectOptions) -> PgConnectOptions {
-    options
-        .options([
-            // A held row costs one command a second and a half, not its connection for ever.
-            ("lock_timeout", "1500ms"),
-            ("statement_timeout", "4500ms"),
-            ("idle_in_transaction_session_timeout", "10s"),
-            // A command that was given up is noticed while it still waits for a lock.
-            ("client_connection_check_interval", "1s"),
-            // The commands' statements have one good plan each; planning them anew costs more than running them.
-            ("plan_cache_mode", "force_generic_plan"),
-            ("jit", "off"),
-        ])
-        .disable_statement_logging()
-}
+/// Session settings of every connection of the service.
+pub const SESSION: [(&str, &str); 6] = [
+    // Below a command's deadline. No shorter lock_timeout beside it: between two tries a command lets go of its key's locks,
+    // and a duplicate in another process would take its place.
+    ("statement_timeout", "4500ms"),
+    ("idle_in_transaction_session_timeout", "10s"),
+    // A command that was given up ends while it still waits for a lock, well before its caller may try again.
+    ("client_connection_check_interval", "100ms"),
+    // The commands' statements have one good plan each; planning them anew costs more than running them.
+    ("plan_cache_mode", "force_generic_plan"),
+    // And a plan made while a table was empty must be the right one when it is not.
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
+];
+
+/// A statement is repeated after at most so many milliseconds: a server on its way back is not rushed.
+const INSIST_MILLIS: u64 = 32;
 
 /// A connection on loan for one statement.
 pub struct Lent(Option<Object<Connect>>);

@@ -33,5 +33,10 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_histogram!("oncebook_command_seconds", "Time from a command's request to its answer.");
     metrics::describe_counter!("oncebook_http_requests_total", "Responses by method, path and status.");
     metrics::describe_histogram!("oncebook_http_request_seconds", "Time from a request to its response.");
+    metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
+    metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");
+    metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");
+    metrics::describe_gauge!("oncebook_in_flight_waiters", "Duplicates that wait for the first request's answer.");
+    metrics::describe_gauge!("oncebook_lanes", "Practitioners and appointments that commands take turns on.");
     Some(handle)
 }

@@ -30,23 +30,29 @@ pub trait Worker: Send + Sync + 'static {
     fn step(&self) -> impl Future<Output = Result<Did, Problem>> + Send;
 }
 
+/// The pause after a step that failed; it doubles while they fail.
+const SHORTEST_BACK_OFF: Duration = Duration::from_secs(1);
+
 /// The longest pause after steps that failed.
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// Runs a worker until told to stop; a step in hand is finished.
 pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
-    let mut back_off = Duration::from_secs(1);
+    let mut back_off = SHORTEST_BACK_OFF;
     while !stop.is_cancelled() {
         let pause = match worker.step().await {
-            Ok(Did::Work) => {
-                back_off = Duration::from_secs(1);
-                continue;
+            Ok(did) => {
+                back_off = SHORTEST_BACK_OFF;
+                if did == Did::Work {
+                    continue;
+                }
+                worker.rest()
             }
-            Ok(Did::Nothing) => worker.rest(),
             Err(problem) => {
                 tracing::warn!(worker = worker.name(), code = problem.code.as_str(), "a step failed");
+                let pause = back_off;
                 back_off = (back_off * 2).min(LONGEST_BACK_OFF);
-                back_off
+                pause
             }
         };
         // Processes that were started together need not work together.

@@ -4,19 +4,50 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
+use uuid::Uuid;
 
-use super::Answer;
+use super::{Act, Answer, Decision};
 use crate::domain::appointment::{Appointment, AppointmentView, BlockView, Kind};
-use crate::domain::problem::Problem;
+use crate::domain::problem::{Code, Problem};
 use crate::store::commit::Reply;
 use crate::store::seen::{Clinic, Stored, StoredHeaders};
 
 /// The least a reply is kept (API.md, "Idempotency").
 const LEAST: SignedDuration = SignedDuration::from_hours(24);
 
+/// A decision in the shape a commit takes.
+pub(super) struct Decided {
+    /// What is answered.
+    pub reply: Reply,
+    /// Until when it replays.
+    pub expires_at: Timestamp,
+    /// The row it is about.
+    pub target: Option<Uuid>,
+    /// Why it was refused.
+    pub code: Option<Code>,
+    /// What is written.
+    pub write: Option<(Appointment, Act)>,
+}
+
+impl Decided {
+    pub(super) fn done(decision: Decision, clinic: &Clinic, now: Timestamp) -> Self {
+        Self {
+            reply: of_row(decision.status, &decision.row),
+            expires_at: keep_success(clinic, &decision.row, now),
+            target: Some(decision.row.id),
+            code: None,
+            write: Some((decision.row, decision.act)),
+        }
+    }
+
+    pub(super) fn refused(problem: &Problem, target: Option<Uuid>, now: Timestamp) -> Self {
+        let (reply, expires_at) = (of_problem(problem), keep_refusal(now));
+        Self { reply, expires_at, target, code: Some(problem.code), write: None }
+    }
+}
+
 /// The answer that shows a row.
-#[must_use]
-pub fn of_row(status: u16, row: &Appointment) -> Reply {
+fn of_row(status: u16, row: &Appointment) -> Reply {
     let (body, path) = match row.kind {
         Kind::Visit => (json(&AppointmentView::from(row)), "appointments"),
         Kind::Block => (json(&BlockView::from(row)), "blocks"),
@@ -33,8 +64,7 @@ pub fn of_row(status: u16, row: &Appointment) -> Reply {
 }
 
 /// The answer that says no.
-#[must_use]
-pub fn of_problem(problem: &Problem) -> Reply {
+fn of_problem(problem: &Problem) -> Reply {
     let headers =
         StoredHeaders { content_type: Some("application/problem+json".to_owned()), ..StoredHeaders::default() };
     Reply { status: problem.code.status(), headers, body: problem.to_bytes() }
@@ -53,15 +83,13 @@ pub fn etag(version: i32) -> String {
 }
 
 /// Until when a success replays: so many days past the appointment's end, and a day at the least.
-#[must_use]
-pub fn keep_success(clinic: &Clinic, row: &Appointment, now: Timestamp) -> Timestamp {
+fn keep_success(clinic: &Clinic, row: &Appointment, now: Timestamp) -> Timestamp {
     let past_the_end = SignedDuration::from_hours(24 * i64::from(clinic.key_retention_days));
     later(row.during.end, past_the_end).max(keep_refusal(now))
 }
 
 /// Until when a refusal replays.
-#[must_use]
-pub fn keep_refusal(now: Timestamp) -> Timestamp {
+fn keep_refusal(now: Timestamp) -> Timestamp {
     later(now, LEAST)
 }
 

@@ -6,12 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::ground::Ground;
 use super::lanes::Lanes;
 use super::registry::{Ended, Found, Registry};
 use super::replays::Replays;
+use super::reply::Decided;
 use super::{Act, Answer, Bounds, Command, Moment, Request, admit, claim, reply};
 use crate::clock::{Clock, Ids};
 use crate::domain::access::Caller;
@@ -28,10 +30,10 @@ use sqlx::postgres::PgConnection;
 
 /// Runs commands.
 pub struct Commands {
-    store: Store,
-    clock: Clock,
-    ids: Ids,
-    bounds: Bounds,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) ids: Ids,
+    pub(super) bounds: Bounds,
     tasks: TaskTracker,
     /// Keys at work in this process.
     pub registry: Registry,
@@ -61,7 +63,7 @@ enum Again {
 const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
 
 /// Bounds of the pause before looking again; it doubles from the first to the second, with full jitter.
-const PAUSE_MILLIS: (u64, u64) = (4, 128);
+pub(super) const PAUSE_MILLIS: (u64, u64) = (4, 128);
 
 impl Commands {
     /// Ready to run commands. `tasks` is what stopping waits for.
@@ -85,7 +87,7 @@ impl Commands {
     /// A [`Problem`] that is not stored: access, a key in use, a deadline, a fault of ours.
     pub async fn execute<C: Command>(self: &Arc<Self>, request: Request, command: C) -> Result<Answer, Problem> {
         let commands = Arc::clone(self);
-        let task = self.tasks.spawn(async move { commands.perform(&request, &command).await });
+        let task = self.tasks.spawn(async move { commands.perform(&request, &command).await }.in_current_span());
         task.await.unwrap_or_else(|panicked| {
             tracing::error!(%panicked, "a command panicked");
             Err(Code::Internal.into())
@@ -142,31 +144,26 @@ impl Commands {
         }
     }
 
-    /// The owner's part: take turns, decide, commit, and look again as long as it takes.
+    /// The owner's part: decide, commit, and look again as long as it takes.
     async fn own<C: Command>(&self, run: &Run<'_, C>, seen: Seen, mut caller: Caller) -> Result<Answer, Problem> {
-        let mut seen = Some(seen);
+        let again = match self.take_turn(run, Some(seen), &mut caller).await? {
+            Ok(answer) => return Ok(answer),
+            Err(again) => again,
+        };
+        self.persist(run, again, caller).await
+    }
+
+    async fn persist<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        mut again: Again,
+        mut caller: Caller,
+    ) -> Result<Answer, Problem> {
         let mut pause = PAUSE_MILLIS.0;
         loop {
-            let lane = (caller.tenant_id, run.command.lane());
-            let (turn, waited) =
-                timeout_at(run.deadline, self.lanes.turn(lane)).await.map_err(|_| Code::Unavailable)?;
-            // Whoever waited for the turn has seen what was true before it.
-            let current = if let Some(seen) = seen.take().filter(|_| !waited) {
-                seen
-            } else {
-                let seen = self.look(run).await?;
-                caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
-                if let Some(answer) = self.stored(run, &seen, &caller)? {
-                    return Ok(answer);
-                }
-                seen
-            };
-            let again = match self.attempt(run, current, &caller).await? {
-                Ok(answer) => return Ok(answer),
-                Err(again) => again,
-            };
-            drop(turn);
             match again {
+                // Another process is at this very request: this one waits like any duplicate, for its answer, or to take
+                // over should that process die.
                 Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
                 Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
                 Again::Soon => {
@@ -177,7 +174,34 @@ impl Commands {
             if Instant::now() >= run.deadline {
                 return Err(Code::Unavailable.into());
             }
+            match self.take_turn(run, None, &mut caller).await? {
+                Ok(answer) => return Ok(answer),
+                Err(stale) => again = stale,
+            }
         }
+    }
+
+    /// One turn on the command's lane. What was seen before waiting for it is looked at anew.
+    async fn take_turn<C: Command>(
+        &self,
+        run: &Run<'_, C>,
+        seen: Option<Seen>,
+        caller: &mut Caller,
+    ) -> Result<Result<Answer, Again>, Problem> {
+        let lane = (caller.tenant_id, run.command.lane());
+        let turn = timeout_at(run.deadline, self.lanes.turn(lane)).await;
+        let (_turn, waited) = turn.map_err(|_| Code::Unavailable)?;
+        let current = if let Some(seen) = seen.filter(|_| !waited) {
+            seen
+        } else {
+            let seen = self.look(run).await?;
+            *caller = admit::admit(&seen, &run.request.token, run.command, self.clock.now())?;
+            if let Some(answer) = self.stored(run, &seen, caller)? {
+                return Ok(Ok(answer));
+            }
+            seen
+        };
+        self.attempt(run, current, caller).await
     }
 
     /// Decides on what was seen and commits.
@@ -203,24 +227,10 @@ impl Commands {
         let Some(ground) = C::Ground::of(seen) else { return Err(Code::Internal.into()) };
         let moment = Moment { now, caller, if_match: &run.request.if_match, new_id: self.ids.uuid(now) };
         let decided = match run.command.decide(&ground, &moment) {
-            Ok(decision) => Decided {
-                reply: reply::of_row(decision.status, &decision.row),
-                expires_at: reply::keep_success(ground.clinic(), &decision.row, now),
-                target: Some(decision.row.id),
-                code: None,
-                write: Some((decision.row, decision.act)),
-            },
+            Ok(decision) => Decided::done(decision, ground.clinic(), now),
             Err(refusal) => {
-                let problem = refusal
-                    .problem(&self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?);
-                let expires_at = reply::keep_refusal(now);
-                Decided {
-                    reply: reply::of_problem(&problem),
-                    expires_at,
-                    target,
-                    code: Some(problem.code),
-                    write: None,
-                }
+                let openings = self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?;
+                Decided::refused(&refusal.problem(&openings), target, now)
             }
         };
         let claim = run
@@ -320,7 +330,8 @@ impl Commands {
         let written = self.store.once(run.deadline, write).await;
         match written {
             Ok(outcome) => Ok(outcome),
-            Err(error) => self.again(&error, run.deadline).await.map(|()| Outcome::Stale),
+            Err(StoreError::Again(_) | StoreError::Gone(_)) => Ok(Outcome::Stale),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -354,40 +365,10 @@ impl Commands {
     }
 
     /// Runs a statement that may be repeated until it answers.
-    async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
+    pub(super) async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
     where
         F: Future<Output = (Lent, Result<T, StoreError>)>,
     {
-        loop {
-            match self.store.once(deadline, &statement).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => self.again(&error, deadline).await?,
-            }
-        }
+        Ok(self.store.insist(deadline, &self.ids, statement).await?)
     }
-
-    /// Whether an error means to look again; then a pause, so that a server on its way back is not rushed.
-    async fn again(&self, error: &StoreError, deadline: Instant) -> Result<(), Problem> {
-        match error {
-            StoreError::Late => Err(Code::Unavailable.into()),
-            StoreError::Broken(error) => {
-                tracing::error!(%error, "a statement failed");
-                Err(Code::Internal.into())
-            }
-            StoreError::Again(_) | StoreError::Gone(_) => {
-                tracing::debug!(%error, "looking again");
-                sleep(Duration::from_millis(1 + self.ids.below(PAUSE_MILLIS.1 / 4))).await;
-                if Instant::now() < deadline { Ok(()) } else { Err(Code::Unavailable.into()) }
-            }
-        }
-    }
-}
-
-/// A decision in the shape a commit takes.
-struct Decided {
-    reply: commit::Reply,
-    expires_at: Timestamp,
-    target: Option<Uuid>,
-    code: Option<Code>,
-    write: Option<(Appointment, Act)>,
 }

@@ -9,8 +9,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::clock::Ids;
-use crate::dev::private::hex;
 use crate::dev::record::ApiKeys;
+use crate::domain::api_key::{self, NewKey};
 use crate::store::demo::{self, Clinic, Credential, Group, Patient};
 
 /// The demo clinics' zone.
@@ -51,12 +51,6 @@ pub struct Demo {
     pub patient_ids: Vec<Uuid>,
     /// Tokens that work.
     pub api_keys: ApiKeys,
-}
-
-/// What a credential keeps of its secret: SHA-256 of the text in the token, the 64 hexadecimal digits as ASCII.
-#[must_use]
-pub fn secret_hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret.as_bytes()).into()
 }
 
 /// Adds what is missing. Keys of the last run go on working where their rows agree; the others are issued anew.
@@ -134,12 +128,14 @@ async fn issue_keys(
     for part in parts {
         let token = (part.key)(keys);
         let id = id("credential", part.name);
-        let prefix = format!("ob_{}_", id.simple());
-        let hash = token.strip_prefix(&prefix).map(secret_hash);
-        if working.iter().any(|(known, stored)| *known == id && hash.is_some_and(|hash| hash == stored.as_slice())) {
+        let shown = api_key::read(token);
+        let works = |(known, stored): &(Uuid, Vec<u8>)| {
+            *known == id && shown.is_some_and(|(named, hash)| named == id && hash == stored.as_slice())
+        };
+        if working.iter().any(works) {
             continue;
         }
-        let secret = hex(&ids.secret());
+        let fresh = NewKey::new(id, &ids.secret());
         issued.push(Credential {
             id,
             tenant_id: part.tenant_id,
@@ -147,9 +143,9 @@ async fn issue_keys(
             subject: part.subject.into(),
             role: part.role.into(),
             clinic_id: part.clinic_id,
-            secret_hash: secret_hash(&secret).into(),
+            secret_hash: fresh.secret_hash.into(),
         });
-        *token = prefix + &secret;
+        *token = fresh.text;
     }
     if issued.is_empty() { Ok(()) } else { demo::put_keys(connection, &issued, now).await }
 }

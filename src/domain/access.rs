@@ -1,5 +1,6 @@
 //! Who may do what: API.md's role table, and a credential's reach.
 
+use jiff::Timestamp;
 use uuid::Uuid;
 
 /// What a credential may be.
@@ -112,4 +113,31 @@ impl Caller {
     pub fn reaches(&self, clinic: Uuid) -> bool {
         self.clinic_ids.as_ref().is_none_or(|clinics| clinics.contains(&clinic))
     }
+}
+
+/// A credential as administrators see it: everything but its secret, which nobody sees twice.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = Credential)]
+pub struct CredentialView {
+    /// Its id.
+    pub id: Uuid,
+    /// What people call it.
+    #[schema(example = "Front desk, Mitte")]
+    pub name: String,
+    /// The person or system behind it: two-person rules compare these.
+    #[schema(example = "person:paul.meier")]
+    pub subject: String,
+    /// What it may do.
+    pub roles: Vec<Role>,
+    /// The clinics it may touch; null: all of the group.
+    pub clinic_ids: Option<Vec<Uuid>>,
+    /// The subject who made it.
+    #[schema(example = "person:nora.lindqvist")]
+    pub created_by: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Until when the secret before the last rotation works, or worked.
+    pub previous_secret_until: Option<Timestamp>,
+    /// When it was withdrawn.
+    pub revoked_at: Option<Timestamp>,
 }

@@ -138,12 +138,6 @@ pub struct Appointment {
 }
 
 impl Appointment {
-    /// What the constraints compare: the visit and its buffer.
-    #[must_use]
-    pub const fn busy(&self) -> Span {
-        Span { start: self.during.start, end: self.busy_until }
-    }
-
     /// Minutes of the visit and of its buffer. Both are at most a day, so they fit.
     #[must_use]
     pub fn minutes(&self) -> (i32, i32) {
@@ -193,13 +187,13 @@ pub struct AppointmentView<'a> {
     /// The service.
     pub service_id: Option<Uuid>,
     /// In UTC.
-    #[schema(example = "2026-12-01T08:00:00Z")]
+    #[schema(example = "2027-11-02T08:00:00Z")]
     pub start: Timestamp,
     /// In UTC, without the buffer.
-    #[schema(example = "2026-12-01T08:30:00Z")]
+    #[schema(example = "2027-11-02T08:30:00Z")]
     pub end: Timestamp,
     /// The wall clock at `time_zone`, as intended.
-    #[schema(value_type = String, example = "2026-12-01T09:00:00")]
+    #[schema(value_type = String, example = "2027-11-02T09:00:00")]
     pub local_start: civil::DateTime,
     /// IANA name.
     #[schema(example = "Europe/Berlin")]
@@ -251,6 +245,45 @@ impl<'a> From<&'a Appointment> for AppointmentView<'a> {
     }
 }
 
+/// One version of an appointment, as its history tells it: what it came to, by whose doing, by which command and request.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct HistoryEntry {
+    /// Its number; the first is 1.
+    #[schema(example = 1)]
+    pub version: i32,
+    /// Where it was in its life.
+    pub status: Status,
+    /// In UTC.
+    #[schema(example = "2027-11-02T08:00:00Z")]
+    pub start: Timestamp,
+    /// In UTC, without the buffer.
+    #[schema(example = "2027-11-02T08:30:00Z")]
+    pub end: Timestamp,
+    /// The practitioner.
+    pub practitioner_id: Option<Uuid>,
+    /// The operatory, if one was kept.
+    pub operatory_id: Option<Uuid>,
+    /// The service.
+    pub service_id: Option<Uuid>,
+    /// Whether it stood in a slot that was taken.
+    pub overbooked: bool,
+    /// What was done: `book`, `reschedule`, `cancel` and so on.
+    #[schema(example = "book")]
+    pub operation: String,
+    /// Who did it: the person or system behind the credential.
+    #[schema(example = "front desk")]
+    pub subject: String,
+    /// With which credential.
+    pub credential_id: Uuid,
+    /// By which request: the `X-Request-Id` it was answered with.
+    pub request_id: Uuid,
+    /// The caller's own id of that request, if it sent one.
+    pub caller_request_id: Option<String>,
+    /// When.
+    #[schema(example = "2026-11-30T10:15:00.25Z")]
+    pub at: Timestamp,
+}
+
 /// A block as callers see it.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Block)]
@@ -264,10 +297,10 @@ pub struct BlockView<'a> {
     /// Which room it keeps.
     pub operatory_id: Option<Uuid>,
     /// In UTC.
-    #[schema(example = "2026-12-01T11:00:00Z")]
+    #[schema(example = "2027-11-02T11:00:00Z")]
     pub start: Timestamp,
     /// In UTC.
-    #[schema(example = "2026-12-01T12:00:00Z")]
+    #[schema(example = "2027-11-02T12:00:00Z")]
     pub end: Timestamp,
     /// Why it is there.
     pub reason: Option<&'a str>,

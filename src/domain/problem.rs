@@ -49,10 +49,10 @@ codes! {
     IdempotencyInFlight "idempotency_in_flight" 409 "The first request with this key is still running" "Wait for `Retry-After` and send the same request with the same key.";
     SlotTaken "slot_taken" 409 "The slot is taken" "Choose another time, `next_openings` has some, and send it with a new key.";
     DuplicateIntent "duplicate_intent" 409 "This visit is booked already" "`appointment_id` is the appointment that stands. Nothing was booked twice.";
-    TransitionNotAllowed "transition_not_allowed" 409 "The appointment's status does not allow that" "Read the appointment and decide again.";
+    TransitionNotAllowed "transition_not_allowed" 409 "Its status does not allow that" "Read it again and decide again.";
     RequestIdReused "request_id_reused" 409 "The request id was used for another request" "Send a new request id, or the identical request.";
     InUse "in_use" 409 "Booked rows refer to it" "Deactivate it and make a new one instead.";
-    VersionMismatch "version_mismatch" 412 "The appointment has changed since" "Read it again, decide again, and send the new `ETag` with a new key.";
+    VersionMismatch "version_mismatch" 412 "It has changed since" "Read it again, decide again, and send the new `ETag`, with a new key where one is needed.";
     BodyTooLarge "body_too_large" 413 "The body is larger than 64 KiB" "Send less.";
     UnsupportedMediaType "unsupported_media_type" 415 "The body is not plain JSON" "Send `Content-Type: application/json` and no `Content-Encoding`.";
     UnknownReference "unknown_reference" 422 "The request refers to something this clinic does not have" "`field` names it. Look it up in the directory and send again with a new key.";

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::ask::{Ask, Nothing, execute};
-use super::fields::{Name, Text, instant};
+use super::fields::{Name, Text, bounds, instant};
 use super::guard::SignedIn;
+use super::listing;
+use super::page::{Page, Wanted};
 use super::params::{Ids, NoParams, Params};
 use super::problem::Refused;
 use crate::app::App;
@@ -20,9 +23,10 @@ use crate::command::reopen::Reopen;
 use crate::command::reply;
 use crate::command::reschedule::Reschedule;
 use crate::command::transition::{To, Transition};
-use crate::domain::appointment::{AppointmentView, External};
+use crate::domain::access::Caller;
+use crate::domain::appointment::{Appointment, AppointmentView, External, HistoryEntry, Kind, Status};
 use crate::domain::problem::{Code, Problem};
-use crate::store::appointments;
+use crate::store::appointments::{self, Filter};
 
 type Answered = Result<Response, Refused>;
 
@@ -39,25 +43,35 @@ const EXTERNAL: usize = 200;
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Booking {
+    /// Where.
     clinic_id: Uuid,
+    /// Who comes.
     patient_id: Uuid,
+    /// Who treats.
     practitioner_id: Uuid,
+    /// In which room, if one is to be kept.
     #[serde(default)]
     operatory_id: Option<Uuid>,
+    /// For what; it brings its length.
     service_id: Uuid,
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2026-12-01T09:00:00")]
+    #[schema(
+        pattern = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})?$",
+        example = "2027-11-02T09:00:00"
+    )]
     start: String,
-    /// IANA name.
+    /// IANA name; needed where `start` has no offset.
     #[serde(default)]
     #[schema(example = "Europe/Berlin")]
     time_zone: Option<String>,
+    /// For the front desk.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 4000)]
     note: Option<Text<NOTE>>,
-    /// Into a slot that is taken, if the clinic allows it.
+    /// Into a slot that is taken, if the clinic allows it and the caller is `CLINIC_ADMIN` or `FRONT_DESK`.
     #[serde(default)]
     overbook: Option<bool>,
+    /// Its name in another system; a clinic has one appointment of a name at the most.
     #[serde(default)]
     #[schema(value_type = Option<External>)]
     external: Option<ExternalFields>,
@@ -98,20 +112,25 @@ pub async fn book(State(app): State<Arc<App>>, ask: Ask<Booking>) -> Answered {
 #[serde(deny_unknown_fields)]
 pub struct Move {
     /// RFC 3339. With an offset it is an instant; without one it is the wall clock at `time_zone`.
-    #[schema(example = "2026-12-01T10:00:00")]
+    #[schema(
+        pattern = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})?$",
+        example = "2027-11-02T10:00:00"
+    )]
     start: String,
-    /// IANA name.
+    /// IANA name; needed where `start` has no offset.
     #[serde(default)]
     #[schema(example = "Europe/Berlin")]
     time_zone: Option<String>,
+    /// To whom.
     #[serde(default)]
     practitioner_id: Option<Uuid>,
+    /// Into which room.
     #[serde(default)]
     operatory_id: Option<Uuid>,
     /// Brings its own length.
     #[serde(default)]
     service_id: Option<Uuid>,
-    /// Into a slot that is taken, if the clinic allows it.
+    /// Into a slot that is taken, if the clinic allows it and the caller is `CLINIC_ADMIN` or `FRONT_DESK`.
     #[serde(default)]
     overbook: Option<bool>,
 }
@@ -159,6 +178,7 @@ pub async fn no_show(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<No
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancellation {
+    /// For the front desk.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000, example = "patient called")]
     reason: Option<Text<REASON>>,
@@ -198,24 +218,104 @@ pub async fn note(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, b
 }
 
 /// Reads an appointment.
-#[utoipa::path(get, path = "/v1/appointments/{id}", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>), (status = 304)))]
+#[utoipa::path(get, path = "/v1/appointments/{id}", operation_id = "get_appointment", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>), (status = 304)))]
 pub async fn get(
     State(app): State<Arc<App>>,
     Ids([id]): Ids<1>,
     Params(NoParams {}): Params<NoParams>,
-    axum::Extension(signed_in): axum::Extension<SignedIn>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
     headers: HeaderMap,
 ) -> Answered {
-    let tenant = signed_in.caller.tenant_id;
+    let row = find(&app, &caller, Kind::Visit, id).await?;
+    Ok(with_etag(row.version, &headers, &AppointmentView::from(&row)))
+}
+
+/// The visit or block of that id, if it is within the caller's reach.
+pub async fn find(app: &App, caller: &Caller, kind: Kind, id: Uuid) -> Result<Appointment, Problem> {
+    let tenant = caller.tenant_id;
     let row = app
         .read(|mut lent| async move {
-            let row = appointments::find(&mut lent, tenant, id).await;
+            let row = appointments::find(&mut lent, tenant, kind, id).await;
             (lent, row)
         })
-        .await?
-        .filter(|row| signed_in.caller.reaches(row.clinic_id))
-        .ok_or(Code::NotFound)?;
-    Ok(with_etag(row.version, &headers, &AppointmentView::from(&row)))
+        .await?;
+    row.filter(|row| caller.reaches(row.clinic_id)).ok_or(Code::NotFound.into())
+}
+
+/// Which appointments to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Listed {
+    /// The clinic.
+    clinic_id: Uuid,
+    /// Those that start then or later.
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
+    from: Option<String>,
+    /// Those that start before then.
+    #[param(example = "2027-11-03T00:00:00Z", format = DateTime)]
+    to: Option<String>,
+    /// Those of one practitioner.
+    practitioner_id: Option<Uuid>,
+    /// Those of one patient.
+    patient_id: Option<Uuid>,
+    /// Those of one status.
+    status: Option<Status>,
+    /// How many at the most, 1 to 200; 50 unless said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, example = 50)]
+    limit: Option<String>,
+    /// The `next` of the page before, as it came.
+    after: Option<String>,
+}
+
+/// Lists a clinic's appointments by start, then id. Follow `next` until it is null.
+#[utoipa::path(get, path = "/v1/appointments", operation_id = "list_appointments", tag = "Appointments", params(Listed), responses((status = 200, body = Page<AppointmentView<'static>>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Params(asked): Params<Listed>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
+    let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
+    let filter = Filter {
+        clinic: asked.clinic_id,
+        kind: Kind::Visit,
+        holding: false,
+        patient: asked.patient_id,
+        practitioner: asked.practitioner_id,
+        operatory: None,
+        status: asked.status,
+        starts_before: to,
+        ends_after: None,
+    };
+    let found = listing::find(&app, &caller, &filter, from, &wanted).await?;
+    Ok(Json(found.page::<AppointmentView<'_>>(&wanted)).into_response())
+}
+
+/// Everything an appointment has been.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct History {
+    /// Every version, oldest first.
+    items: Vec<HistoryEntry>,
+}
+
+/// Reads what an appointment has been: every version, by whom, when, by which command and request.
+#[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
+pub async fn history(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let tenant = caller.tenant_id;
+    let found = app
+        .read(|mut lent| async move {
+            let found = appointments::history(&mut lent, tenant, id).await;
+            (lent, found)
+        })
+        .await?;
+    let (_, items) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
+    Ok(Json(History { items }).into_response())
 }
 
 /// A row with its `ETag`, or 304 to one who has this version (RFC 9110, section 13.1.2).
@@ -226,8 +326,7 @@ pub fn with_etag(version: i32, headers: &HeaderMap, view: &impl serde::Serialize
         .flat_map(|value| value.split(','))
         .map(str::trim)
         .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag);
-    let mut response =
-        if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { axum::Json(view).into_response() };
+    let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { Json(view).into_response() };
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
     }

@@ -2,28 +2,21 @@
 //! size, media type, shape, key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
 use super::edge::RequestIds;
 use super::guard::SignedIn;
+use super::intake::Intake;
 use super::problem::Refused;
 use crate::app::App;
 use crate::command::{Answer, Command, IfMatch, Request as Asked};
 use crate::domain::key::{self, KeyHash};
 use crate::domain::problem::{Code, Problem};
-
-/// Largest body, in bytes (API.md, "Problems").
-const LARGEST: usize = 64 * 1024;
-
-/// A body that has not arrived whole by then is not waited for.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command's request, read.
 pub struct Ask<T> {
@@ -43,7 +36,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request).await?;
+        let (asked, bytes) = read(request)?;
         let body = parse(&bytes)?;
         let key = key_of(&asked.1)?;
         Ok(Self { asked: Asked { key: Some(key), ..asked.0 }, body })
@@ -54,22 +47,9 @@ impl FromRequest<Arc<App>> for AskWithoutKey {
     type Rejection = Refused;
 
     async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request).await?;
+        let (asked, bytes) = read(request)?;
         parse::<Nothing>(&bytes)?;
         Ok(Self { asked: asked.0 })
-    }
-}
-
-/// A JSON body on its own, for requests that need no key.
-pub struct Json<T>(pub T);
-
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
-    type Rejection = Refused;
-
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        no_query(&request)?;
-        let (parts, body) = request.into_parts();
-        Ok(Self(parse(&bytes(&parts.headers, body).await?)?))
     }
 }
 
@@ -78,17 +58,17 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
+fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
     let queried = no_query(&request);
-    let (parts, body) = request.into_parts();
-    let bytes = bytes(&parts.headers, body).await?;
+    let (parts, _) = request.into_parts();
+    let bytes = bytes(&parts)?;
     queried?;
     let signed_in = parts.extensions.get::<SignedIn>().ok_or(Code::Internal)?;
     let ids = parts.extensions.get::<RequestIds>().ok_or(Code::Internal)?;
     let asked = Asked {
         token: signed_in.token,
         key: None,
-        if_match: if_match(&parts.headers)?,
+        if_match: entity_tags(&parts.headers, &header::IF_MATCH)?.unwrap_or_default(),
         id: ids.ours,
         callers_id: ids.callers.clone(),
         traceparent: traceparent(&parts.headers),
@@ -97,20 +77,16 @@ async fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused
 }
 
 /// The body's bytes: not too many, and JSON by their own account.
-async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > LARGEST) {
-        return Err(Code::BodyTooLarge.into());
-    }
-    let bytes = match timeout(BODY_PATIENCE, to_bytes(body, LARGEST)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if is_too_large(&error) => return Err(Code::BodyTooLarge.into()),
-        Ok(Err(_)) | Err(_) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
+pub(super) fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
+    let bytes = match parts.extensions.get() {
+        None => return Ok(Vec::new()),
+        Some(Intake::Whole(bytes)) => bytes.clone(),
+        Some(Intake::TooLarge) => return Err(Code::BodyTooLarge.into()),
+        Some(Intake::Broken) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
     };
-    let encoded = headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
+    let headers = &parts.headers;
+    let encodings = headers.get_all(header::CONTENT_ENCODING);
+    let encoded = encodings.iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"));
     let is_json = || {
         let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())?;
         let essence = value.split(';').next()?.trim();
@@ -119,22 +95,11 @@ async fn bytes(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refused> {
     if !bytes.is_empty() && (encoded || is_json() != Some(true)) {
         return Err(Code::UnsupportedMediaType.into());
     }
-    Ok(bytes.to_vec())
-}
-
-fn is_too_large(error: &axum::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    Ok(bytes)
 }
 
 /// Reads a body strictly: unknown and duplicate members, trailing text and anything that is not UTF-8 are refused.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let body = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -154,7 +119,7 @@ fn clean(message: &str) -> String {
 }
 
 /// These requests have no query parameters.
-fn no_query(request: &Request) -> Result<(), Problem> {
+pub(super) fn no_query(request: &Request) -> Result<(), Problem> {
     match request.uri().query() {
         Some(query) if !query.is_empty() => Err(Problem::malformed("query", "This operation has no query parameters.")),
         _ => Ok(()),
@@ -176,28 +141,24 @@ pub fn key_of(headers: &HeaderMap) -> Result<KeyHash, Problem> {
     }
 }
 
-/// `If-Match` (RFC 9110, section 13.1.1): `*`, or a list of entity tags, compared strongly.
-fn if_match(headers: &HeaderMap) -> Result<IfMatch, Problem> {
-    let malformed = || Problem::malformed("If-Match", "If-Match takes * or entity tags such as \"1\".");
+/// `If-Match` or `If-None-Match` (RFC 9110, section 13.1): `*`, or a list of entity tags; none where it was not sent. A tag
+/// we never gave out matches no version there is, and a weak one matches only where the comparison is weak.
+pub(super) fn entity_tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<IfMatch>, Problem> {
+    let malformed = || Problem::malformed(name.as_str(), "It takes * or entity tags such as \"1\".");
     let mut versions = Vec::new();
-    for line in headers.get_all(header::IF_MATCH) {
+    for line in headers.get_all(name) {
         let line = line.to_str().map_err(|_| malformed())?.trim();
         if line == "*" {
-            return Ok(IfMatch::Any);
+            return Ok(Some(IfMatch::Any));
         }
         for tag in line.split(',').map(str::trim) {
-            let weak = tag.starts_with("W/");
-            let opaque = tag
-                .strip_prefix("W/")
-                .unwrap_or(tag)
-                .strip_prefix('"')
-                .and_then(|tag| tag.strip_suffix('"'))
-                .ok_or_else(malformed)?;
-            // A weak tag, or one we never gave out, matches no version there is.
-            versions.push(if weak { None } else { opaque.parse().ok() }.unwrap_or(-1));
+            let (weak, tag) = tag.strip_prefix("W/").map_or((false, tag), |tag| (true, tag));
+            let opaque = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
+            let matches = !weak || name == header::IF_NONE_MATCH;
+            versions.push(opaque.parse().ok().filter(|_| matches).unwrap_or(-1));
         }
     }
-    Ok(if versions.is_empty() { IfMatch::Any } else { IfMatch::Versions(versions) })
+    Ok((!versions.is_empty()).then_some(IfMatch::Versions(versions)))
 }
 
 /// W3C trace context, if it is well formed (version 00).

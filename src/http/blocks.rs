@@ -3,19 +3,26 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::appointments::{find, with_etag};
 use super::ask::{Ask, AskWithoutKey, execute};
-use super::fields::{Text, instant};
-use super::params::Ids;
+use super::fields::{Text, bounds, instant};
+use super::guard::SignedIn;
+use super::listing;
+use super::page::{Page, Wanted};
+use super::params::{Ids, NoParams, Params};
 use super::problem::Refused;
 use crate::app::App;
 use crate::command::block::{Block, Unblock};
-use crate::domain::appointment::BlockView;
-use crate::domain::problem::Problem;
+use crate::domain::appointment::{BlockView, Kind};
+use crate::domain::problem::{Code, Problem};
 use crate::domain::time::Span;
+use crate::store::appointments::Filter;
 
 type Answered = Result<Response, Refused>;
 
@@ -26,17 +33,21 @@ const REASON: usize = 1000;
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Blocking {
+    /// Where.
     clinic_id: Uuid,
+    /// Whom it keeps.
     #[serde(default)]
     practitioner_id: Option<Uuid>,
+    /// Which room it keeps.
     #[serde(default)]
     operatory_id: Option<Uuid>,
     /// RFC 3339 with an offset.
-    #[schema(example = "2026-12-01T11:00:00Z")]
+    #[schema(format = DateTime, example = "2027-11-02T11:00:00Z")]
     start: String,
     /// RFC 3339 with an offset.
-    #[schema(example = "2026-12-01T12:00:00Z")]
+    #[schema(format = DateTime, example = "2027-11-02T12:00:00Z")]
     end: String,
+    /// For people.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 1000, example = "lunch")]
     reason: Option<Text<REASON>>,
@@ -72,4 +83,68 @@ pub async fn block(State(app): State<Arc<App>>, ask: Ask<Blocking>) -> Answered 
 #[utoipa::path(delete, path = "/v1/blocks/{id}", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 204)))]
 pub async fn unblock(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: AskWithoutKey) -> Answered {
     execute(&app, ask.asked, Unblock { id }).await
+}
+
+/// Reads a block. One that was removed is no longer there.
+#[utoipa::path(get, path = "/v1/blocks/{id}", operation_id = "get_block", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 200, body = BlockView<'static>), (status = 304)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+    headers: HeaderMap,
+) -> Answered {
+    let row = find(&app, &caller, Kind::Block, id).await?;
+    if !row.status.holds_slot() {
+        return Err(Code::NotFound.into());
+    }
+    Ok(with_etag(row.version, &headers, &BlockView::from(&row)))
+}
+
+/// Which blocks to list.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Listed {
+    /// The clinic.
+    clinic_id: Uuid,
+    /// Those that end after then: a leave that began last week is among today's.
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
+    from: Option<String>,
+    /// Those that start before then.
+    #[param(example = "2027-11-03T00:00:00Z", format = DateTime)]
+    to: Option<String>,
+    /// Those of one practitioner.
+    practitioner_id: Option<Uuid>,
+    /// Those of one operatory.
+    operatory_id: Option<Uuid>,
+    /// How many at the most, 1 to 200; 50 unless said.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, example = 50)]
+    limit: Option<String>,
+    /// The `next` of the page before, as it came.
+    after: Option<String>,
+}
+
+/// Lists a clinic's blocks by start, then id, without those that were removed. Follow `next` until it is null.
+#[utoipa::path(get, path = "/v1/blocks", operation_id = "list_blocks", tag = "Blocks", params(Listed), responses((status = 200, body = Page<BlockView<'static>>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Params(asked): Params<Listed>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
+    let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
+    let filter = Filter {
+        clinic: asked.clinic_id,
+        kind: Kind::Block,
+        holding: true,
+        patient: None,
+        practitioner: asked.practitioner_id,
+        operatory: asked.operatory_id,
+        status: None,
+        starts_before: to,
+        ends_after: from,
+    };
+    let found = listing::find(&app, &caller, &filter, None, &wanted).await?;
+    Ok(Json(found.page::<BlockView<'_>>(&wanted)).into_response())
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanic;
 use tower_http::cors::{AllowOrigin, CorsLayer};
+use tracing::Instrument;
 use uuid::Uuid;
 
 use super::guard::SignedIn;
@@ -41,7 +42,8 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     request.extensions_mut().insert(ids.clone());
-    let Ok(response) = CatchPanic::custom(next, panicked).oneshot(request).await;
+    let span = tracing::info_span!("request", id = %ids.ours);
+    let Ok(response) = CatchPanic::custom(next, panicked).oneshot(request).instrument(span).await;
     let mut response = response.map(Body::new);
     let id = HeaderValue::from_str(&ids.ours.to_string()).unwrap_or(HeaderValue::from_static("none"));
     response.headers_mut().insert(X_REQUEST_ID, id);
@@ -49,7 +51,7 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let status = response.status().as_u16();
     let path = path.unwrap_or_else(|| "none".to_owned());
     let took = started.elapsed();
-    metrics::counter!("oncebook_http_requests_total", "method" => method.to_string(), "path" => path.clone(), "status" => status.to_string()).increment(1);
+    metrics::counter!("oncebook_http_requests_total", "method" => counted(&method), "path" => path.clone(), "status" => status.to_string()).increment(1);
     metrics::histogram!("oncebook_http_request_seconds", "path" => path.clone()).record(took.as_secs_f64());
     if let Some(signed_in) = response.extensions_mut().remove::<SignedIn>() {
         app.note_refusal(&signed_in, &ids, method.as_str(), &path, response.extensions().get::<Code>().copied());
@@ -60,6 +62,18 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
         tracing::debug!(request_id = %ids.ours, %method, path, status, ms = took.as_millis(), "answered");
     }
     response
+}
+
+/// The methods that are counted by name: anyone may invent one, and a name once counted is kept for ever.
+fn counted(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 /// A panic in a handler: its cause is logged, never shown.
@@ -90,18 +104,35 @@ pub async fn flood(State(app): State<Arc<App>>, request: Request, next: Next) ->
 }
 
 /// The caller's address: the peer's, or behind proxies that are trusted the last in X-Forwarded-For that is none of them.
+/// What stands left of an entry that is no address was written by nobody we trust.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+    let peer = peer.to_canonical();
     if !trusted.contains(&peer) {
         return peer;
     }
-    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-    let addresses: Vec<IpAddr> =
-        forwarded.flat_map(|value| value.split(',')).filter_map(|address| address.trim().parse().ok()).collect();
-    addresses.into_iter().rev().find(|address| !trusted.contains(address)).unwrap_or(peer)
+    let lines: Vec<&str> = headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok()).collect();
+    let mut nearest = peer;
+    for entry in lines.iter().rev().flat_map(|line| line.rsplit(',')).map(str::trim) {
+        let Some(address) = address(entry) else { break };
+        nearest = address;
+        if !trusted.contains(&address) {
+            break;
+        }
+    }
+    nearest
 }
 
-/// Cross-origin calls from the configured origins, with the headers API.md exposes.
-pub fn cors(app: &App) -> CorsLayer {
+/// An address, with or without a port.
+fn address(entry: &str) -> Option<IpAddr> {
+    let with_port = || entry.parse::<SocketAddr>().ok().map(|address| address.ip());
+    entry.parse::<IpAddr>().ok().or_else(with_port).map(|address| address.to_canonical())
+}
+
+/// Cross-origin calls from the configured origins, with the headers API.md exposes. None are configured: no CORS at all.
+pub fn cors(app: &App) -> Option<CorsLayer> {
+    if app.config.cors_origins.is_empty() {
+        return None;
+    }
     let origins = app.config.cors_origins.iter().filter_map(|origin| origin.parse().ok());
     let exposed = ["location", "etag", "retry-after", "idempotent-replayed", "idempotency-expires", "x-request-id"];
     let allowed = [
@@ -113,12 +144,13 @@ pub fn cors(app: &App) -> CorsLayer {
         "traceparent",
         "x-request-id",
     ];
-    CorsLayer::new()
+    let layer = CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(allowed.map(HeaderName::from_static))
         .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(std::time::Duration::from_mins(10))
+        .max_age(std::time::Duration::from_mins(10));
+    Some(layer)
 }
 
 #[cfg(test)]
@@ -131,6 +163,12 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 203.0.113.9, 10.0.0.2"));
         assert_eq!(client_address(ip("198.51.100.1"), &headers, &[ip("10.0.0.1")]), ip("198.51.100.1"));
-        assert_eq!(client_address(ip("10.0.0.1"), &headers, &[ip("10.0.0.1"), ip("10.0.0.2")]), ip("203.0.113.9"));
+        let trusted = [ip("10.0.0.1"), ip("10.0.0.2")];
+        assert_eq!(client_address(ip("10.0.0.1"), &headers, &trusted), ip("203.0.113.9"));
+        assert_eq!(client_address(ip("::ffff:10.0.0.1"), &headers, &trusted), ip("203.0.113.9"));
+        headers.insert("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 203.0.113.9:4711"));
+        assert_eq!(client_address(ip("10.0.0.1"), &headers, &trusted), ip("203.0.113.9"));
+        headers.insert("x-forwarded-for", HeaderValue::from_static("6.6.6.6, unknown"));
+        assert_eq!(client_address(ip("10.0.0.1"), &headers, &trusted), ip("10.0.0.1"), "no more is known");
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::domain::problem::{Code, Problem};
-use crate::domain::time::{self, LocalTimeError, Written};
+use crate::domain::time::{self, LocalTimeError, Span, Written};
 
 /// A text of at most `MAX` characters without NUL, which Postgres cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, utoipa::ToSchema)]
@@ -57,14 +57,45 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error
     Ok(number as i32)
 }
 
-/// [`whole`], for a member that may be left out or null.
-///
-/// # Errors
-/// As [`whole`].
-pub fn whole_or_absent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
-    #[derive(Deserialize)]
-    struct Whole(#[serde(deserialize_with = "whole")] i32);
-    Ok(Option::<Whole>::deserialize(deserializer)?.map(|Whole(number)| number))
+/// A [`whole`] number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number<const MIN: i32, const MAX: i32>(pub i32);
+
+impl<'de, const MIN: i32, const MAX: i32> Deserialize<'de> for Number<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = whole(deserializer)?;
+        if !(MIN..=MAX).contains(&number) {
+            return Err(de::Error::custom(format!("a number from {MIN} to {MAX} is wanted")));
+        }
+        Ok(Self(number))
+    }
+}
+
+/// The name of a time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zone(pub String);
+
+impl<'de> Deserialize<'de> for Zone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if time::zone(&name).is_none() {
+            return Err(de::Error::custom("an IANA time zone name is wanted, such as Europe/Berlin"));
+        }
+        Ok(Self(name))
+    }
+}
+
+/// An instant, written with its offset (RFC 3339).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instant(pub Timestamp);
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match time::parse_written(&String::deserialize(deserializer)?).map_err(de::Error::custom)? {
+            Written::Instant(instant) => Ok(Self(micros(instant))),
+            Written::Local(_) => Err(de::Error::custom("a time with its offset is wanted, such as Z or +01:00")),
+        }
+    }
 }
 
 /// The instant a caller means by `start` and, for a local time, the `time_zone` beside it.
@@ -98,6 +129,45 @@ pub fn instant(pointer: &str, start: &str, time_zone: Option<&str>) -> Result<Ti
     }
 }
 
+/// A bound of a range in a query: an instant, so written with its offset. `name` is the parameter's.
+///
+/// # Errors
+/// 400 for anything else.
+pub fn bound(name: &str, text: &str) -> Result<Timestamp, Problem> {
+    match time::parse_written(text) {
+        Ok(Written::Instant(instant)) => Ok(micros(instant)),
+        _ => Err(Problem::malformed(
+            name,
+            "An RFC 3339 time with its offset is wanted, such as 2026-12-01T08:00:00Z; in a URL a + is written %2B.",
+        )),
+    }
+}
+
+/// Two bounds of a half-open range, either of which may be left out.
+///
+/// # Errors
+/// 400 as for [`bound`], and when the range ends before it begins.
+pub fn bounds(from: Option<&str>, to: Option<&str>) -> Result<(Option<Timestamp>, Option<Timestamp>), Problem> {
+    let from = from.map(|from| bound("from", from)).transpose()?;
+    let to = to.map(|to| bound("to", to)).transpose()?;
+    if from.zip(to).is_some_and(|(from, to)| to <= from) {
+        return Err(backwards());
+    }
+    Ok((from, to))
+}
+
+/// A half-open range.
+///
+/// # Errors
+/// As [`bounds`].
+pub fn range(from: &str, to: &str) -> Result<Span, Problem> {
+    Span::new(bound("from", from)?, bound("to", to)?).ok_or_else(backwards)
+}
+
+fn backwards() -> Problem {
+    Problem::malformed("to", "A `to` after `from` is wanted.")
+}
+
 /// What Postgres can keep of it. A finer start is not on any grid, so nothing is lost that could have been booked.
 fn micros(instant: Timestamp) -> Timestamp {
     if instant.subsec_nanosecond() % 1000 == 0 {
@@ -105,4 +175,23 @@ fn micros(instant: Timestamp) -> Timestamp {
     }
     // One microsecond further on: still on no grid, and never equal to a start that is.
     Timestamp::from_microsecond(instant.as_microsecond() | 1).unwrap_or(instant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_instants_for_bounds() {
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let [from, to] = ["2026-12-01T09:00:00+01:00", "2026-12-02T08:00:00Z"];
+        assert_eq!(bounds(Some(from), Some(to)), Ok((Some(at("2026-12-01T08:00:00Z")), Some(at(to)))));
+        assert_eq!(bounds(None, Some(to)), Ok((None, Some(at(to)))));
+        let refused = |from, to| bounds(from, to).map_err(|problem| problem.extra["errors"][0]["pointer"].clone());
+        for text in ["", "2026-12-01", "2026-12-01T09:00:00", "2026-12-01T09:00:00 01:00", "tomorrow"] {
+            assert_eq!(refused(Some(text), Some(to)), Err("from".into()), "{text}");
+        }
+        assert_eq!(refused(Some(to), Some(from)), Err("to".into()));
+        assert_eq!(refused(Some(from), Some(from)), Err("to".into()), "an empty range is a mistake");
+    }
 }

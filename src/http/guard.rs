@@ -9,13 +9,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::problem::respond;
 use crate::app::App;
 use crate::command::admit::Token;
 use crate::domain::access::{Caller, Permission};
+use crate::domain::api_key;
 use crate::domain::problem::{Code, Problem};
 use crate::store::seen::Credential;
 
@@ -98,6 +97,6 @@ fn token(headers: &HeaderMap) -> Option<Token> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
     }
-    let (id, secret) = token.trim().strip_prefix("ob_")?.split_once('_')?;
-    Some(Token { credential_id: Uuid::try_parse(id).ok()?, secret_hash: Sha256::digest(secret.as_bytes()).into() })
+    let (credential_id, secret_hash) = api_key::read(token.trim())?;
+    Some(Token { credential_id, secret_hash })
 }

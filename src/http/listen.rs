@@ -25,6 +25,13 @@ const CONNECTIONS: usize = 4096;
 /// A connection that has not sent a whole request head for this long is closed; idle ones are too.
 const HEAD_PATIENCE: Duration = Duration::from_mins(1);
 
+/// A request's head, in bytes: with a cookie or two and a long query there is room to spare.
+const LARGEST_HEAD: usize = 64 * 1024;
+
+/// A caller that does not take its answer for this long is cut off, or it would keep its place for ever.
+#[cfg(target_os = "linux")]
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+
 /// After the stop, connections may finish what they are at for this long: a command's deadline and some.
 const FINISH_PATIENCE: Duration = Duration::from_secs(8);
 
@@ -34,11 +41,14 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: TaskTracker, st
     let graceful = GracefulShutdown::new();
     let closing = CancellationToken::new();
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
-        let (stream, peer) = tokio::select! {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, (stream, peer)) = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
+            (place, accepted) = next => match accepted {
+                Ok(accepted) => (place, accepted),
                 Err(error) => {
                     // Out of file handles, or a caller gone before it was accepted. Neither is helped by haste.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -68,14 +78,17 @@ fn connection(
     peer: SocketAddr,
     router: Router,
 ) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> {
-    // Small answers should not wait for more to send.
+    // Small answers should not wait for more to send. A socket that cannot be set up shows in its first use.
     let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(READ_PATIENCE));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().oneshot(request)
     });
     http1::Builder::new()
+        .max_buf_size(LARGEST_HEAD)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .serve_connection(TokioIo::new(stream), service)

@@ -35,14 +35,43 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
         let query = parts.uri.query().unwrap_or_default();
         let params =
             serde_urlencoded::from_str(query).map_err(|error| Problem::malformed("query", error.to_string()))?;
-        if query.contains("%00") {
-            return Err(Problem::malformed("query", "A parameter holds a NUL.").into());
+        // A cursor is judged where it is read, by a code of its own.
+        if !query.split('&').filter(|pair| !pair.starts_with("after=")).all(is_text) {
+            return Err(Problem::malformed("query", "A parameter is no UTF-8, or holds a NUL.").into());
         }
         Ok(Self(params))
     }
+}
+
+/// Whether a query is UTF-8 without NUL once its escapes are undone. `serde_urlencoded` puts U+FFFD for what is none.
+fn is_text(query: &str) -> bool {
+    let mut bytes = Vec::with_capacity(query.len());
+    let mut rest = query.as_bytes();
+    while let Some((&first, others)) = rest.split_first() {
+        let digits = others.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &others[2..] } else { others };
+    }
+    !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok()
 }
 
 /// No query parameters at all.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_text() {
+        for query in ["", "q=a+b&x=%C3%A4", "q=%", "q=%4", "q=%zz", "q=%25%30%30"] {
+            assert!(is_text(query), "{query}");
+        }
+        for query in ["q=%ff", "q=%C3", "q=%00", "q=a%00b", "q=%c3%28", "q=%ED%A0%80"] {
+            assert!(!is_text(query), "{query}");
+        }
+    }
+}

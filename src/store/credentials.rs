@@ -1,4 +1,5 @@
-//! Credentials and the audit of what their holders were refused.
+//! Credentials as they let requests in, and the audit of what their holders were refused. Their administration is in
+//! `credentials_admin.rs`.
 
 use jiff::Timestamp;
 use jiff_sqlx::{Timestamp as SqlTime, ToSqlx};
@@ -54,7 +55,8 @@ pub struct RefusedCall {
 pub async fn note_refusal(connection: &mut PgConnection, refused: &RefusedCall) -> Result<(), StoreError> {
     sqlx::query!(
         "insert into audit (tenant_id, id, at, subject, credential_id, operation, status, code, request_id, caller_request_id)
-         values ($1, $2, $3, $4, $5, $6, 403, 'forbidden', $7, $8)",
+         values ($1, $2, $3, $4, $5, $6, 403, 'forbidden', $7, $8)
+         on conflict do nothing",
         refused.caller.tenant_id,
         refused.id,
         refused.at.to_sqlx(),

@@ -1,7 +1,10 @@
 //! Databases as a whole, for tools and tests: create, copy, drop, and bring the schema up to date.
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::error::DatabaseError;
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, Connection, Error, PgConnection};
+
+use super::StoreError;
 
 /// The schema, forward only, compiled in.
 pub static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -12,6 +15,43 @@ pub static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 /// When Postgres refuses, or when the database has a migration this build does not know.
 pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
     MIGRATIONS.run(connection).await
+}
+
+/// Where a database's schema stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Its newest migration; none where nothing was ever migrated.
+    pub version: Option<i64>,
+    /// Whether it has every migration this build knows. It may have newer ones: they come before the processes that need them.
+    pub complete: bool,
+}
+
+/// The newest migration this build knows.
+#[must_use]
+pub fn newest() -> Option<i64> {
+    MIGRATIONS.iter().map(|migration| migration.version).max()
+}
+
+/// Reads where the schema stands.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn schema(connection: &mut PgConnection) -> Result<Schema, StoreError> {
+    let applied = match connection.list_applied_migrations(&MIGRATIONS.table_name).await {
+        Ok(applied) => applied,
+        Err(MigrateError::Execute(error)) if is_undefined_table(&error) => Vec::new(),
+        Err(MigrateError::Execute(error)) => return Err(error.into()),
+        Err(other) => return Err(StoreError::Broken(other.into())),
+    };
+    let has = |version| applied.iter().any(|migration| migration.version == version);
+    Ok(Schema {
+        version: applied.iter().map(|migration| migration.version).max(),
+        complete: MIGRATIONS.iter().all(|migration| has(migration.version)),
+    })
+}
+
+fn is_undefined_table(error: &Error) -> bool {
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "42P01")
 }
 
 /// Creates `name`, over a connection to any other database of the cluster; as a copy of `template` where given.

@@ -107,7 +107,6 @@ macro_rules! stored {
         $row.fingerprint.map(|fingerprint| Stored {
             fingerprint,
             fingerprint_version: $row.fingerprint_version.unwrap_or_default(),
-            operation: $row.operation.unwrap_or_default(),
             status: $row.reply_status.and_then(|status| u16::try_from(status).ok()).unwrap_or_default(),
             headers: $row.headers.map(|Json(headers)| headers).unwrap_or_default(),
             body: $row.body.unwrap_or_default(),
@@ -122,7 +121,7 @@ macro_rules! clinic {
         match ($row.time_zone, $row.slot_minutes) {
             (Some(time_zone), Some(slot_minutes)) => Some(Clinic {
                 rules: Rules {
-                    zone: time::zone(&time_zone).unwrap_or(jiff::tz::TimeZone::UTC),
+                    zone: time::zone(&time_zone).ok_or_else(|| unreadable("time zone", &time_zone))?,
                     slot_minutes,
                     min_notice_minutes: $row.min_notice_minutes.unwrap_or_default(),
                     horizon_days: $row.horizon_days.unwrap_or_default(),
@@ -232,7 +231,7 @@ async fn look_change(
             busy_until: row.busy_until.unwrap_or(end).to_jiff(),
             time_zone: row.row_time_zone.unwrap_or_default(),
             local_start: row.local_start.map(jiff_sqlx::DateTime::to_jiff).unwrap_or_default(),
-            status: status(row.status.as_deref()),
+            status: status(row.status.as_deref().unwrap_or_default())?,
             confirmed_at: row.confirmed_at.map(SqlTime::to_jiff),
             overbooked: row.overbooked.unwrap_or_default(),
             version: row.version.unwrap_or_default(),
@@ -266,9 +265,14 @@ const fn reference(active: Option<bool>) -> Reference {
     }
 }
 
-/// A status as stored; the table's check leaves no other text.
-pub(super) fn status(text: Option<&str>) -> Status {
-    text.and_then(Status::parse).unwrap_or(Status::Cancelled)
+/// A status as stored.
+pub(super) fn status(text: &str) -> Result<Status, StoreError> {
+    Status::parse(text).ok_or_else(|| unreadable("status", text))
+}
+
+/// A stored value that a newer release may know, and this one must not guess at.
+fn unreadable(what: &str, text: &str) -> StoreError {
+    StoreError::Broken(sqlx::Error::Decode(format!("{text:?} is no {what} this release knows").into()))
 }
 
 pub(super) fn external(system: Option<String>, id: Option<String>) -> Option<External> {

@@ -6,7 +6,7 @@ select
   c.tenant_id as "tenant_id?", c.subject as "subject?", c.roles as "roles?", c.clinic_ids as "clinic_ids?",
   c.secret_hash as "secret_hash?", c.previous_secret_hash as "previous_secret_hash?",
   c.previous_secret_until as "previous_secret_until?", c.revoked_at as "revoked_at?",
-  k.fingerprint as "fingerprint?", k.fingerprint_version as "fingerprint_version?", k.operation as "operation?",
+  k.fingerprint as "fingerprint?", k.fingerprint_version as "fingerprint_version?",
   k.status as "reply_status?", k.headers as "headers?: Json<StoredHeaders>", k.body as "body?", k.expires_at as "expires_at?",
   -- Past its retention only when this process's clock and the database's both say so.
   k.expires_at <= least($4::timestamptz, statement_timestamp()) as "expired?",
@@ -34,8 +34,8 @@ left join lateral (
       o.active as "operatory_active?", s.active as "service_active?", s.minutes as "minutes?", s.buffer_minutes as "buffer_minutes?",
       exists (select from clinic_closures x where x.tenant_id = a.tenant_id and x.clinic_id = a.clinic_id
                 and x.during && tstzrange(wanted.start, wanted.visit_until)) as "closed?",
-      exists (select from practitioner_clinics pm join clinics pc on pc.tenant_id = pm.tenant_id and pc.id = pm.clinic_id
-                where pm.tenant_id = a.tenant_id and pm.practitioner_id = wanted.practitioner and pc.allow_overbooking) as "overbooking_near?",
+      exists (select from practitioner_clinics pm where pm.tenant_id = a.tenant_id and pm.practitioner_id = wanted.practitioner
+                and (select pc.allow_overbooking from clinics pc where pc.tenant_id = pm.tenant_id and pc.id = pm.clinic_id)) as "overbooking_near?",
       exists (select from appointments b where b.tenant_id = a.tenant_id and b.practitioner_id = wanted.practitioner
                 and b.busy && wanted.busy and b.holds_slot and not b.overbooked and b.practitioner_id is not null and b.id <> a.id)
       or exists (select from appointments b where b.tenant_id = a.tenant_id and b.operatory_id = wanted.operatory
@@ -44,7 +44,8 @@ left join lateral (
                 and b.busy && wanted.busy and b.holds_slot and b.overbooked and b.id <> a.id)
       or exists (select from appointments b where b.tenant_id = a.tenant_id and b.operatory_id = wanted.operatory
                 and b.busy && wanted.busy and b.holds_slot and b.overbooked and b.id <> a.id) as "held?",
-      (select b.id from appointments b where b.tenant_id = a.tenant_id and b.clinic_id = a.clinic_id and b.patient_id = a.patient_id
+      -- The service belongs to the clinic, so the clinic need not be compared.
+      (select b.id from appointments b where b.tenant_id = a.tenant_id and b.patient_id = a.patient_id
          and b.service_id = wanted.service and b.practitioner_id = wanted.practitioner and lower(b.during) = wanted.start
          and b.holds_slot and b.id <> a.id limit 1) as "twin?"
     from (select coalesce($6::uuid, a.practitioner_id) as practitioner, coalesce($7::uuid, a.operatory_id) as operatory,

@@ -8,8 +8,8 @@ due as materialized (
 ),
 covered as materialized (
   select coalesce((select number from last), 0) + 1 as number, coalesce((select digest from last), ''::bytea) as previous, count(*) as rows,
-    string_agg(concat_ws('|', a.tenant_id, a.id, extract(epoch from a.at), a.subject, a.credential_id, a.clinic_id, a.operation, a.target_id,
-                         a.status, a.code, a.request_id, a.caller_request_id), E'\n' order by a.at, a.id) as text
+    string_agg(row(a.tenant_id, a.id, extract(epoch from a.at), a.subject, a.credential_id, a.clinic_id, a.operation, a.target_id,
+                         a.status, a.code, a.request_id, a.caller_request_id)::text, E'\n' order by a.at, a.id) as text
   from audit a join due on due.id = a.id
 ),
 sealed as (

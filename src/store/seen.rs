@@ -28,8 +28,6 @@ pub struct Stored {
     pub fingerprint: Vec<u8>,
     /// By which rule.
     pub fingerprint_version: i16,
-    /// Which operation it was.
-    pub operation: String,
     /// Its status.
     pub status: u16,
     /// Its headers.

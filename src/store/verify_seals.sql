@@ -6,8 +6,8 @@ with again as (
   from audit_seals s
   left join lateral (
     select count(*) as rows,
-      string_agg(concat_ws('|', a.tenant_id, a.id, extract(epoch from a.at), a.subject, a.credential_id, a.clinic_id, a.operation, a.target_id,
-                           a.status, a.code, a.request_id, a.caller_request_id), E'\n' order by a.at, a.id) as text
+      string_agg(row(a.tenant_id, a.id, extract(epoch from a.at), a.subject, a.credential_id, a.clinic_id, a.operation, a.target_id,
+                           a.status, a.code, a.request_id, a.caller_request_id)::text, E'\n' order by a.at, a.id) as text
     from audit a where a.seal = s.number
   ) as counted on true
 )

@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::civil::{Date, Weekday, time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan};
-use oncebook::app::App;
+use oncebook::app::{App, Listeners};
 use oncebook::clock::{Clock, Ids};
 use oncebook::command::admit::Token;
 use oncebook::command::{IfMatch, Request};
 use oncebook::config::{Config, Role};
-use oncebook::dev::seed::{self, Demo};
-use oncebook::domain::key;
+use oncebook::dev::seed::Demo;
+use oncebook::domain::{api_key, key};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::net::TcpListener;
@@ -62,7 +62,7 @@ pub(crate) struct Service {
     pub(crate) app: Arc<App>,
     pub(crate) base: String,
     stop: CancellationToken,
-    running: JoinSet<std::io::Result<()>>,
+    running: JoinSet<()>,
 }
 
 /// How a service in this process is set up.
@@ -162,7 +162,9 @@ impl Trial {
         let base = format!("http://{}", listener.local_addr().expect("an address"));
         let stop = CancellationToken::new();
         let mut running = JoinSet::new();
-        running.spawn(Arc::clone(&app).run(&[Role::Api], listener, stop.clone()));
+        let listeners = Listeners { api: Some(listener), admin: None };
+        let (served, told) = (Arc::clone(&app), stop.clone());
+        running.spawn(async move { served.run(&[Role::Api], listeners, told).await });
         self.services.push(Service { app: Arc::clone(&app), base, stop, running });
         app
     }
@@ -229,7 +231,7 @@ impl Service {
         .await;
         self.stop.cancel();
         let ended = timeout(Duration::from_secs(15), self.running.join_next()).await.expect("it stops");
-        ended.expect("it ran").expect("without a panic").expect("without an error");
+        ended.expect("it ran").expect("without a panic");
     }
 }
 
@@ -274,9 +276,7 @@ impl Trial {
 
 /// What the edge hands over beside a command.
 pub(crate) fn asked(token: &str, key: &str) -> Request {
-    let mut parts = token.split('_').skip(1);
-    let credential_id = parts.next().and_then(|id| id.parse().ok()).expect("a credential");
-    let secret_hash = seed::secret_hash(parts.next().expect("a secret"));
+    let (credential_id, secret_hash) = api_key::read(token).expect("an API key");
     Request {
         token: Token { credential_id, secret_hash },
         key: Some(key::parse(key.as_bytes()).expect("a key")),

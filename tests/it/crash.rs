@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use oncebook::clock::Ids;
 use oncebook::command::book::Book;
 use oncebook::command::run::Commands;
 use oncebook::command::transition::{To, Transition};
@@ -104,7 +105,7 @@ async fn dropped_everywhere<C: Command + Clone>(
         } else {
             Arc::clone(&trial.services().last().expect("one").app)
         };
-        let key = format!("dropped-{cold}-{}-{most}", command.operation());
+        let key = format!("dropped-{}-{most}-{}", command.operation(), Ids::random().below(u64::MAX));
         let request = asked(&trial.demo.api_keys.front_desk, &key);
         let ended = dropped_after(most, &app.commands, &request, &command).await;
         let answer = app.commands.execute(request.clone(), command.clone()).await.expect("an answer");
@@ -123,20 +124,24 @@ async fn dropped_everywhere<C: Command + Clone>(
 async fn case_20_dropped_at_every_suspension() {
     let mut trial = Trial::new().await;
     let mut next = 0;
-    let mut points = Vec::new();
-    for cold in [true, false] {
+    let mut points = [0; 3];
+    // How often a future is suspended depends on how soon the database answers: once may be too quick.
+    for (cold, point) in [(true, 0), (false, 1)].repeat(3) {
         let mut book = async |trial: &Trial, _: usize| {
             next += 1;
             command(trial, next)
         };
-        points.push(Box::pin(dropped_everywhere(&mut trial, cold, &mut book, 201)).await);
+        let most = Box::pin(dropped_everywhere(&mut trial, cold, &mut book, 201)).await;
+        points[point] = most.max(points[point]);
     }
     let mut cancel = async |trial: &Trial, _: usize| {
         next += 1;
         let booked = trial.desk().say(&trial.book(Visit { slot: next, ..Visit::default() })).await.expect(201, "");
         Transition { id: booked.id(), to: To::Cancelled { reason: None } }
     };
-    points.push(Box::pin(dropped_everywhere(&mut trial, false, &mut cancel, 200)).await);
+    for _ in 0..3 {
+        points[2] = Box::pin(dropped_everywhere(&mut trial, false, &mut cancel, 200)).await.max(points[2]);
+    }
     println!("suspensions: booking {} cold, {} warm; cancelling {}", points[0], points[1], points[2]);
     // The look and the commit are a suspension each, opening a connection some more: fewer, and this proved nothing.
     assert!(points[0] > 4 && points[1] >= 2 && points[2] >= 2, "{points:?}");

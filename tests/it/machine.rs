@@ -7,10 +7,9 @@ use std::time::Instant;
 
 use oncebook::clock::{Clock, Ids};
 use oncebook::dev::record::DevJson;
-use oncebook::dev::seed::secret_hash;
 use oncebook::dev::{self, Machine, Options};
+use oncebook::domain::api_key;
 use sqlx::{Connection, PgConnection};
-use uuid::Uuid;
 
 use crate::app::machine_to_oneself;
 
@@ -43,17 +42,14 @@ async fn ready(folder: &Path) -> (Machine, DevJson) {
 }
 
 async fn works(connection: &mut PgConnection, token: &str) -> bool {
-    let mut parts = token.split('_').skip(1);
-    let id: Uuid = parts.next().expect("an id").parse().expect("a UUID");
-    let secret = parts.next().expect("a secret");
-    assert_eq!((secret.len(), parts.next()), (64, None));
+    let (id, shown) = api_key::read(token).expect("a key");
     let stored: Vec<u8> =
         sqlx::query_scalar("select secret_hash from credentials where id = $1 and revoked_at is null")
             .bind(id)
             .fetch_one(connection)
             .await
             .expect("its row");
-    stored == secret_hash(secret)
+    stored == shown
 }
 
 async fn change(connection: &mut PgConnection, statement: &'static str) {

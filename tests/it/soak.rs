@@ -4,7 +4,7 @@
 use oncebook::clock::Ids;
 
 use crate::figures::LONG;
-use crate::{held, model, races, storm};
+use crate::{held, malformed, model, races, storm};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "make soak"]
@@ -23,6 +23,12 @@ async fn races_of_fifty_rounds() {
 #[ignore = "make soak"]
 async fn duplicates_of_a_held_key_beside_another_caller() {
     held::duplicates_wait_and_nobody_notices(LONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "make soak"]
+async fn a_hundred_thousand_malformed_requests() {
+    malformed::nonsense(100_000, Ids::random().below(1 << 20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

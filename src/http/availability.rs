@@ -1,0 +1,192 @@
+//! Availability: `/v1/availability`. Asks with the look that a booking asks with, so that what is offered can be booked.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::fields;
+use super::guard::SignedIn;
+use super::params::Params;
+use super::problem::Refused;
+use crate::app::App;
+use crate::domain::access::Caller;
+use crate::domain::availability::{Opening, openings};
+use crate::domain::problem::{Code, Problem};
+use crate::domain::refusal::Refusal;
+use crate::domain::time::Span;
+use crate::store::look::{self, NewRow, Question};
+use crate::store::schedule::{self, Plan};
+use crate::store::seen::{Clinic, Reference, Slot};
+
+/// Widest range (API.md, "Appointments"): 31 days, and the hour by which they are longer where the clocks go back.
+const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24 + 1);
+
+/// Slots of one answer: 11 MB of them. A month of fifty practitioners stays below.
+const MOST_SLOTS: usize = 100_000;
+
+/// What is to be booked, and when.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Asked {
+    /// The clinic.
+    clinic_id: Uuid,
+    /// The service: how long the visit is, and its buffer.
+    service_id: Uuid,
+    /// Visits that start then or later.
+    #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
+    from: String,
+    /// Visits that start before then; at most 31 days after `from`.
+    #[param(example = "2027-11-09T00:00:00Z", format = DateTime)]
+    to: String,
+    /// With this practitioner only.
+    practitioner_id: Option<Uuid>,
+    /// In this operatory.
+    operatory_id: Option<Uuid>,
+}
+
+/// What could be booked.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Availability {
+    /// By start, then by practitioner.
+    slots: Vec<Opening>,
+}
+
+/// Says when a visit could be booked, with whom.
+#[utoipa::path(get, path = "/v1/availability", operation_id = "availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Params(asked): Params<Asked>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Result<Response, Refused> {
+    let range = range(&asked)?;
+    if !caller.reaches(asked.clinic_id) {
+        return Err(Code::Forbidden.into());
+    }
+    let now = app.clock.now();
+    let Some((clinic, slot, plan)) = read(&app, &caller, &asked, range, now).await? else {
+        return Err(Code::Forbidden.into());
+    };
+    let slots = if in_use(&asked, &slot)? {
+        // A month of many people takes milliseconds, which a thread that serves others does not have.
+        let search = move || {
+            let question = plan.question(&clinic.rules, slot.minutes, slot.buffer_minutes, range, now);
+            openings(&question).take(MOST_SLOTS + 1).collect::<Vec<_>>()
+        };
+        app.tasks.spawn_blocking(search).await.map_err(|_| Code::Internal)?
+    } else {
+        Vec::new()
+    };
+    if slots.len() > MOST_SLOTS {
+        let detail = format!("There are more than {MOST_SLOTS} slots: ask for fewer days, or for one practitioner.");
+        return Err(Problem::new(Code::RangeTooWide, detail).into());
+    }
+    Ok(Json(Availability { slots }).into_response())
+}
+
+fn range(asked: &Asked) -> Result<Span, Problem> {
+    let range = fields::range(&asked.from, &asked.to)?;
+    if range.end.duration_since(range.start) > WIDEST {
+        return Err(Problem::new(Code::RangeTooWide, "At most 31 days are wanted."));
+    }
+    Ok(range)
+}
+
+/// Reads what a booking's look would see at the range's start, and what keeps people in the range; nothing where the
+/// clinic does not exist.
+async fn read(
+    app: &App,
+    caller: &Caller,
+    asked: &Asked,
+    range: Span,
+    now: Timestamp,
+) -> Result<Option<(Clinic, Slot, Plan)>, Problem> {
+    let question = &Question::New(NewRow {
+        clinic: asked.clinic_id,
+        practitioner: asked.practitioner_id,
+        operatory: asked.operatory_id,
+        service: Some(asked.service_id),
+        start: range.start,
+        ..NewRow::default()
+    });
+    let tenant = caller.tenant_id;
+    let credential = caller.credential_id;
+    app.read(|mut lent| async move {
+        let read = async {
+            let seen = look::look(&mut lent, credential, None, now, question).await?;
+            let Some((clinic, slot)) = seen.clinic.zip(seen.slot) else { return Ok(None) };
+            let (practitioner, operatory) = (asked.practitioner_id, asked.operatory_id);
+            let plan = schedule::read(&mut lent, tenant, asked.clinic_id, range, practitioner, operatory).await?;
+            Ok(Some((clinic, slot, plan)))
+        }
+        .await;
+        (lent, read)
+    })
+    .await
+}
+
+/// Whether all that was named takes bookings.
+///
+/// # Errors
+/// 422 for what the clinic does not have.
+fn in_use(asked: &Asked, slot: &Slot) -> Result<bool, Problem> {
+    let named = [
+        ("practitioner_id", asked.practitioner_id.map(|_| slot.practitioner)),
+        ("operatory_id", asked.operatory_id.map(|_| slot.operatory)),
+        ("service_id", Some(slot.service)),
+    ];
+    match named.iter().find(|(_, reference)| *reference == Some(Reference::Unknown)) {
+        Some((field, _)) => Err(Refusal::UnknownReference(field).problem(&[])),
+        None => Ok(named.iter().all(|(_, reference)| *reference != Some(Reference::Inactive))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(from: &str, to: &str) -> Asked {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        Asked { clinic_id: Uuid::nil(), service_id: Uuid::nil(), from, to, practitioner_id: None, operatory_id: None }
+    }
+
+    #[test]
+    fn a_month_is_not_too_wide_when_the_clocks_go_back_in_it() {
+        let october = asked("2027-10-10T00:00:00+02:00", "2027-11-10T00:00:00+01:00");
+        assert!(range(&october).is_ok());
+        let more = range(&asked("2027-10-10T00:00:00+02:00", "2027-11-11T00:00:00+01:00"));
+        assert_eq!(more.map_err(|problem| problem.code), Err(Code::RangeTooWide));
+    }
+
+    #[test]
+    fn the_unknown_is_refused_and_the_inactive_offers_nothing() {
+        let slot = |practitioner, operatory, service| Slot {
+            patient: Reference::Unknown,
+            practitioner,
+            practitioner_hours: None,
+            operatory,
+            service,
+            minutes: 30,
+            buffer_minutes: 0,
+            closed: false,
+            overbooking_near: false,
+            held: false,
+            twin: None,
+            external_twin: None,
+        };
+        let (known, gone, unknown) = (Reference::Active, Reference::Inactive, Reference::Unknown);
+        let anyone = asked("", "");
+        assert_eq!(in_use(&anyone, &slot(unknown, unknown, known)), Ok(true), "neither was asked for");
+        assert_eq!(in_use(&anyone, &slot(unknown, unknown, gone)), Ok(false));
+        let both = Asked { practitioner_id: Some(Uuid::nil()), operatory_id: Some(Uuid::nil()), ..asked("", "") };
+        let field = |slot| in_use(&both, &slot).map_err(|problem| problem.extra["field"].clone());
+        assert_eq!(field(slot(known, unknown, unknown)), Err("operatory_id".into()));
+        assert_eq!(field(slot(gone, known, unknown)), Err("service_id".into()), "unknown goes before inactive");
+        assert_eq!(field(slot(known, gone, known)), Ok(false));
+    }
+}

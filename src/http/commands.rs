@@ -1,0 +1,65 @@
+//! What became of a command: `/v1/commands`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::ask::key_of;
+use super::guard::SignedIn;
+use super::params::Params;
+use super::problem::Refused;
+use crate::app::App;
+use crate::command::claim::key_lock;
+use crate::command::fate::{self, Fate};
+use crate::domain::problem::Code;
+use crate::store::keys;
+
+/// Where the command was sent to.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Asked {
+    /// The clinic: a key means one thing in one clinic.
+    clinic_id: Uuid,
+}
+
+/// Says what became of the command that was sent with this key.
+#[utoipa::path(get, path = "/v1/commands", operation_id = "command", tag = "Commands", params(Asked, ("Idempotency-Key" = String, Header, description = "The command's key.")), responses((status = 200, body = Fate)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Params(Asked { clinic_id }): Params<Asked>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+    headers: HeaderMap,
+) -> Result<Json<Fate>, Refused> {
+    let key = key_of(&headers)?;
+    if !caller.reaches(clinic_id) {
+        return Err(Code::Forbidden.into());
+    }
+    let tenant = caller.tenant_id;
+    let now = app.clock.now();
+    let registry = &app.commands.registry;
+    let (at_work, kept) = app
+        .read(|mut lent| async move {
+            let read = async {
+                // In this order: see command/fate.rs.
+                let at_work = registry.is_at_work(&(tenant, clinic_id, key))
+                    || keys::is_locked(&mut lent, key_lock(tenant, clinic_id, key)).await?;
+                let kept = keys::kept(&mut lent, tenant, clinic_id, key, now).await?;
+                Ok((at_work, kept))
+            }
+            .await;
+            (lent, read)
+        })
+        .await?;
+    let kept = kept.ok_or(Code::Forbidden)?;
+    if let Some(kept) = &kept
+        && !fate::permission(&kept.operation).is_some_and(|permission| caller.may(permission))
+    {
+        return Err(Code::Forbidden.into());
+    }
+    Ok(Json(Fate::of(at_work, kept)))
+}

@@ -1,0 +1,243 @@
+//! Credentials: `/v1/credentials`. A secret is in the answer that makes it and nowhere else, so making one takes no
+//! `Idempotency-Key`: a stored reply would be a stored secret. Who lost the answer revokes that credential, or rotates it.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::ask::Nothing;
+use super::directory::{Change, named};
+use super::fields::{Name, Number};
+use super::guard::SignedIn;
+use super::page::{Cursor, Page, Wanted};
+use super::params::{Ids, NoParams, Params};
+use super::problem::Refused;
+use crate::app::App;
+use crate::domain::access::{Caller, CredentialView, Role};
+use crate::domain::api_key::NewKey;
+use crate::domain::problem::{Code, Problem};
+use crate::store::audit::Note;
+use crate::store::commit::Asker;
+use crate::store::credentials_admin;
+
+type Answered = Result<Response, Refused>;
+
+/// Longest name and subject, in characters.
+const NAME: usize = 200;
+
+/// How long an old secret works after a rotation at the most: 30 days.
+const LONGEST_KEPT: i32 = 30 * 24 * 60 * 60;
+
+/// How long it works when the caller does not say: a day.
+const USUALLY_KEPT: i32 = 24 * 60 * 60;
+
+/// Routes of those who may administer: the reads.
+pub fn reads() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(get))
+}
+
+/// The same: the writes.
+pub fn writes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(create)).routes(routes!(delete)).routes(routes!(rotate)).routes(routes!(revoke))
+}
+
+/// A credential that is asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialFields {
+    #[schema(value_type = String, min_length = 1, max_length = 200, example = "Front desk, Mitte")]
+    name: Name<NAME>,
+    /// The person or system behind it: two-person rules compare these.
+    #[schema(value_type = String, min_length = 1, max_length = 200, example = "person:paul.meier")]
+    subject: Name<NAME>,
+    /// What it may do; at least one.
+    #[schema(min_items = 1)]
+    roles: Vec<Role>,
+    /// The clinics it may touch; left out or null: all of the group, which only a caller who may touch all can give.
+    #[schema(min_items = 1)]
+    clinic_ids: Option<Vec<Uuid>>,
+}
+
+impl CredentialFields {
+    fn credential(self, id: Uuid, caller: &Caller, now: Timestamp) -> Result<CredentialView, Problem> {
+        let wanted = |pointer, what| Err(Problem::malformed(pointer, format!("At least one {what} is wanted.")));
+        let roles: Vec<Role> = Role::ALL.into_iter().filter(|role| self.roles.contains(role)).collect();
+        if roles.is_empty() {
+            return wanted("/roles", "role");
+        }
+        if self.clinic_ids.as_ref().is_some_and(Vec::is_empty) {
+            return wanted("/clinic_ids", "clinic");
+        }
+        let clinic_ids = self.clinic_ids.map(|mut ids| {
+            ids.sort_unstable();
+            ids.dedup();
+            ids
+        });
+        Ok(CredentialView {
+            id,
+            name: self.name.0,
+            subject: self.subject.0,
+            roles,
+            clinic_ids,
+            created_by: caller.subject.clone(),
+            created_at: now,
+            previous_secret_until: None,
+            revoked_at: None,
+        })
+    }
+}
+
+/// A credential with its key, in the one answer that has it.
+#[derive(Serialize, ToSchema)]
+pub struct IssuedCredential {
+    #[serde(flatten)]
+    credential: CredentialView,
+    /// Keep it: it is not shown again. Send it as `Authorization: Bearer …`.
+    #[schema(example = "ob_0195f3c06b1e7d429a573f1c2e8d4b60_…")]
+    api_key: String,
+}
+
+/// Makes a credential and shows its key, this once. Takes no `Idempotency-Key`: sent twice, it makes two.
+#[utoipa::path(post, path = "/v1/credentials", operation_id = "create_credential", tag = "Credentials", request_body = CredentialFields, responses((status = 201, body = IssuedCredential)))]
+pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields>) -> Answered {
+    let now = app.clock.now();
+    let credential = &change.body.credential(app.ids.uuid(now), &change.asker.caller, now)?;
+    match (&credential.clinic_ids, &change.asker.caller.clinic_ids) {
+        (None, Some(_)) => return Err(Code::Forbidden.into()),
+        (clinics, _) => named(&app, &change.asker.caller, clinics.as_deref().unwrap_or_default()).await?,
+    }
+    let key = NewKey::new(credential.id, &app.ids.secret());
+    let (secret_hash, note) = (&key.secret_hash, &note(&app, "create_credential", &change.asker));
+    app.read(|mut lent| async move {
+        let created = credentials_admin::create(&mut lent, credential, secret_hash, note).await;
+        (lent, created)
+    })
+    .await?;
+    let issued = IssuedCredential { credential: credential.clone(), api_key: key.text };
+    let mut response = (StatusCode::CREATED, axum::Json(issued)).into_response();
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/credentials/{}", credential.id)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Which credentials.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Lists credentials in the order they were made, revoked ones included.
+#[utoipa::path(get, path = "/v1/credentials", operation_id = "list_credentials", tag = "Credentials", params(ListParams), responses((status = 200, body = Page<CredentialView>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Params(params): Params<ListParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
+    let after = wanted.after.as_ref().map(|cursor| Ok::<_, Problem>((cursor.instant()?, cursor.id))).transpose()?;
+    let (caller, limit) = (&caller, wanted.rows());
+    let rows = app
+        .read(|mut lent| async move {
+            let rows = credentials_admin::list(&mut lent, caller, after, limit).await;
+            (lent, rows)
+        })
+        .await?;
+    let place = |row: &CredentialView| Cursor::at(row.created_at, row.id);
+    Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
+}
+
+/// Reads a credential.
+#[utoipa::path(get, path = "/v1/credentials/{id}", operation_id = "get_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    Ok(axum::Json(find(&app, &caller, id).await?).into_response())
+}
+
+/// A change of a credential's secret.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotation {
+    /// How long the old secret goes on working.
+    #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_592_000, default = 86_400, example = 3600)]
+    keep_old_seconds: Option<Number<0, LONGEST_KEPT>>,
+}
+
+/// Gives a credential another secret and shows the new key, this once. The old one works for a while; the one before that
+/// no longer does.
+#[utoipa::path(post, path = "/v1/credentials/{id}/rotate", operation_id = "rotate_credential", tag = "Credentials", params(("id" = Uuid, Path)), request_body = Rotation, responses((status = 200, body = IssuedCredential)))]
+pub async fn rotate(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Rotation>) -> Answered {
+    let Change { asker, body, .. } = change;
+    find(&app, &asker.caller, id).await?;
+    let key = NewKey::new(id, &app.ids.secret());
+    let (secret_hash, note) = (&key.secret_hash, &note(&app, "rotate_credential", &asker));
+    let kept = SignedDuration::from_secs(body.keep_old_seconds.map_or(USUALLY_KEPT, |Number(kept)| kept).into());
+    let until = note.at.checked_add(kept).ok().filter(|until| *until > note.at);
+    app.read(|mut lent| async move {
+        let rotated = credentials_admin::rotate(&mut lent, id, secret_hash, until, note).await;
+        (lent, rotated)
+    })
+    .await?;
+    let credential = find(&app, &asker.caller, id).await?;
+    if credential.revoked_at.is_some() {
+        return Err(Problem::new(Code::TransitionNotAllowed, "The credential is revoked.").into());
+    }
+    Ok(axum::Json(IssuedCredential { credential, api_key: key.text }).into_response())
+}
+
+/// Withdraws a credential, from its next request on. Done again it changes nothing.
+#[utoipa::path(post, path = "/v1/credentials/{id}/revoke", operation_id = "revoke_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
+pub async fn revoke(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
+    Ok(axum::Json(withdraw(&app, &change.asker, id).await?).into_response())
+}
+
+/// Withdraws a credential as `revoke_credential` does, answered without a body.
+#[utoipa::path(delete, path = "/v1/credentials/{id}", operation_id = "delete_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 204)))]
+pub async fn delete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
+    withdraw(&app, &change.asker, id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn withdraw(app: &App, asker: &Asker, id: Uuid) -> Result<CredentialView, Problem> {
+    let note = &note(app, "revoke_credential", asker);
+    app.read(|mut lent| async move {
+        let revoked = credentials_admin::revoke(&mut lent, id, note).await;
+        (lent, revoked)
+    })
+    .await?;
+    find(app, &asker.caller, id).await
+}
+
+async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<CredentialView, Problem> {
+    let found = app
+        .read(|mut lent| async move {
+            let found = credentials_admin::find(&mut lent, caller, id).await;
+            (lent, found)
+        })
+        .await?;
+    found.ok_or_else(|| Code::NotFound.into())
+}
+
+fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> Note<'a> {
+    let at = app.clock.now();
+    Note { id: app.ids.uuid(at), at, operation, asker }
+}

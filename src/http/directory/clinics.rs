@@ -1,0 +1,118 @@
+//! Clinics: `/v1/clinics`.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{Answered, Change, NAME, listing, page, put as put_entry, show};
+use crate::app::App;
+use crate::domain::directory::Clinic;
+use crate::http::fields::{Name, Number, Zone};
+use crate::http::guard::SignedIn;
+use crate::http::page::{Page, Wanted};
+use crate::http::params::{Ids, NoParams, Params};
+use crate::store::directory::clinics;
+
+/// A clinic as it is to be.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClinicFields {
+    #[schema(value_type = String, min_length = 1, max_length = 200, example = "Spree Dental Mitte")]
+    name: Name<NAME>,
+    /// IANA name. Opening hours and the grid are wall-clock times in it.
+    #[schema(value_type = String, example = "Europe/Berlin")]
+    time_zone: Zone,
+    /// The grid: visits start on multiples of this, counted from local midnight.
+    #[schema(value_type = i32, minimum = 1, maximum = 1440, example = 15)]
+    slot_minutes: Number<1, 1440>,
+    /// Whether a visit may be put into a slot that is taken, when asked for.
+    #[schema(example = false)]
+    #[serde(default)]
+    allow_overbooking: bool,
+    /// A visit is booked at least so long before it starts.
+    #[schema(value_type = Option<i32>, minimum = 0, maximum = 5_256_000, default = 0, example = 0)]
+    min_notice_minutes: Option<Number<0, 5_256_000>>,
+    /// A visit is booked at most so long before it starts.
+    #[schema(value_type = Option<i32>, minimum = 1, maximum = 3650, default = 730, example = 730)]
+    horizon_days: Option<Number<1, 3650>>,
+    /// A success replays under its key until so long after the end of its appointment.
+    #[schema(value_type = Option<i32>, minimum = 1, maximum = 3650, default = 7, example = 7)]
+    key_retention_days: Option<Number<1, 3650>>,
+}
+
+impl ClinicFields {
+    fn clinic(self, id: Uuid) -> Clinic {
+        Clinic {
+            id,
+            name: self.name.0,
+            time_zone: self.time_zone.0,
+            slot_minutes: self.slot_minutes.0,
+            allow_overbooking: self.allow_overbooking,
+            min_notice_minutes: self.min_notice_minutes.map_or(0, |Number(minutes)| minutes),
+            horizon_days: self.horizon_days.map_or(730, |Number(days)| days),
+            key_retention_days: self.key_retention_days.map_or(7, |Number(days)| days),
+            version: 0,
+        }
+    }
+}
+
+/// Makes a clinic or replaces its settings. What is left out takes its default. A new clinic has no hours, so it is closed.
+#[utoipa::path(put, path = "/v1/clinics/{id}", operation_id = "put_clinic", tag = "Directory", params(("id" = Uuid, Path)), request_body = ClinicFields, responses((status = 200, body = Clinic), (status = 201, body = Clinic)))]
+pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<ClinicFields>) -> Answered {
+    let clinic = change.body.clinic(id);
+    put_entry(&app, &change.asker, &change.condition, clinic, format!("/v1/clinics/{id}")).await
+}
+
+/// Reads a clinic.
+#[utoipa::path(get, path = "/v1/clinics/{id}", operation_id = "get_clinic", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Clinic), (status = 304)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+    headers: HeaderMap,
+) -> Answered {
+    let tenant = caller.tenant_id;
+    let found = app
+        .read(|mut lent| async move {
+            let found = clinics::find(&mut lent, tenant, id).await;
+            (lent, found)
+        })
+        .await?;
+    show(found.filter(|clinic| caller.reaches(clinic.id)), &headers)
+}
+
+/// Which clinics.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Lists the clinics within reach, by name.
+#[utoipa::path(get, path = "/v1/clinics", operation_id = "list_clinics", tag = "Directory", params(ListParams), responses((status = 200, body = Page<Clinic>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Params(params): Params<ListParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
+    let listing = listing(&caller, None, &wanted);
+    let rows = app
+        .read(|mut lent| async move {
+            let rows = clinics::list(&mut lent, listing).await;
+            (lent, rows)
+        })
+        .await?;
+    Ok(page(rows, &wanted, |clinic| clinic.id))
+}

@@ -1,0 +1,181 @@
+//! Practitioners, and where they work: `/v1/practitioners`. They belong to the group; a credential that is confined to
+//! clinics sees those who work there.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use crate::app::App;
+use crate::domain::directory::{Membership, Practitioner};
+use crate::domain::hours::{self, OpenHours};
+use crate::domain::problem::{Code, Problem};
+use crate::http::fields::Name;
+use crate::http::guard::SignedIn;
+use crate::http::page::{Cursor, Page, Wanted};
+use crate::http::params::{Ids, NoParams, Params};
+use crate::store::directory::practitioners;
+
+/// A practitioner as they are to be.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PractitionerFields {
+    #[schema(value_type = String, min_length = 1, max_length = 200, example = "Dr. Mira Novak")]
+    name: Name<NAME>,
+    /// Whether they take new bookings anywhere.
+    #[schema(default = true, example = true)]
+    active: Option<bool>,
+}
+
+/// Makes a practitioner or replaces what is known of them.
+#[utoipa::path(put, path = "/v1/practitioners/{id}", operation_id = "put_practitioner", tag = "Directory", params(("id" = Uuid, Path)), request_body = PractitionerFields, responses((status = 200, body = Practitioner), (status = 201, body = Practitioner)))]
+pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<PractitionerFields>) -> Answered {
+    let fields = change.body;
+    let practitioner = Practitioner { id, name: fields.name.0, active: fields.active.unwrap_or(true), version: 0 };
+    put_entry(&app, &change.asker, &change.condition, practitioner, format!("/v1/practitioners/{id}")).await
+}
+
+/// Reads a practitioner.
+#[utoipa::path(get, path = "/v1/practitioners/{id}", operation_id = "get_practitioner", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Practitioner), (status = 304)))]
+pub async fn get(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+    headers: HeaderMap,
+) -> Answered {
+    let caller = &caller;
+    let found = app
+        .read(|mut lent| async move {
+            let found = practitioners::find(&mut lent, caller, id).await;
+            (lent, found)
+        })
+        .await?;
+    show(found.filter(|found| found.reached).map(|found| found.row), &headers)
+}
+
+/// Which practitioners.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Those who work there.
+    clinic_id: Option<Uuid>,
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Lists practitioners, by name.
+#[utoipa::path(get, path = "/v1/practitioners", operation_id = "list_practitioners", tag = "Directory", params(ListParams), responses((status = 200, body = Page<Practitioner>)))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Params(params): Params<ListParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
+    named(&app, &caller, params.clinic_id.as_slice()).await?;
+    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
+    let rows = app
+        .read(|mut lent| async move {
+            let rows = practitioners::list(&mut lent, listing).await;
+            (lent, rows)
+        })
+        .await?;
+    Ok(page(rows, &wanted, |practitioner| practitioner.id))
+}
+
+/// A practitioner's work at a clinic as it is to be.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MembershipFields {
+    /// Whether they take new bookings there.
+    #[schema(default = true, example = true)]
+    active: Option<bool>,
+    /// When they are there, within the clinic's hours and in its zone; null: whenever it is open.
+    hours: Option<Vec<OpenHours>>,
+}
+
+/// Says that a practitioner works at a clinic, and when.
+#[utoipa::path(put, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "put_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), request_body = MembershipFields, responses((status = 200, body = Membership), (status = 201, body = Membership)))]
+pub async fn put_clinic(
+    State(app): State<Arc<App>>,
+    Ids([practitioner_id, clinic_id]): Ids<2>,
+    change: Change<MembershipFields>,
+) -> Answered {
+    let fields = change.body;
+    hours::validate(fields.hours.as_deref().unwrap_or_default())
+        .map_err(|detail| Problem::malformed("/hours", detail))?;
+    let active = fields.active.unwrap_or(true);
+    let membership = Membership { practitioner_id, clinic_id, active, hours: fields.hours, version: 0 };
+    let location = format!("/v1/practitioners/{practitioner_id}/clinics/{clinic_id}");
+    put_entry(&app, &change.asker, &change.condition, membership, location).await
+}
+
+/// Reads when a practitioner works at a clinic.
+#[utoipa::path(get, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "get_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), responses((status = 200, body = Membership), (status = 304)))]
+pub async fn get_clinic(
+    State(app): State<Arc<App>>,
+    Ids([id, clinic_id]): Ids<2>,
+    Params(NoParams {}): Params<NoParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+    headers: HeaderMap,
+) -> Answered {
+    let tenant = caller.tenant_id;
+    let found = app
+        .read(|mut lent| async move {
+            let found = practitioners::membership(&mut lent, tenant, id, clinic_id).await;
+            (lent, found)
+        })
+        .await?;
+    show(found.filter(|membership| caller.reaches(membership.clinic_id)), &headers)
+}
+
+/// Which of a practitioner's clinics.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ClinicsParams {
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Lists where a practitioner works, by the clinic's id.
+#[utoipa::path(get, path = "/v1/practitioners/{id}/clinics", operation_id = "list_practitioner_clinics", tag = "Directory", params(("id" = Uuid, Path), ClinicsParams), responses((status = 200, body = Page<Membership>)))]
+pub async fn list_clinics(
+    State(app): State<Arc<App>>,
+    Ids([id]): Ids<1>,
+    Params(params): Params<ClinicsParams>,
+    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
+) -> Answered {
+    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
+    let (caller, listing) = (&caller, listing(&caller, None, &wanted));
+    let found = app
+        .read(|mut lent| async move {
+            let found = practitioners::find(&mut lent, caller, id).await;
+            (lent, found)
+        })
+        .await?;
+    if !found.is_some_and(|found| found.reached) {
+        return Err(Code::NotFound.into());
+    }
+    let rows = app
+        .read(|mut lent| async move {
+            let rows = practitioners::memberships(&mut lent, id, listing).await;
+            (lent, rows)
+        })
+        .await?;
+    let place = |row: &Membership| Cursor { key: String::new(), id: row.clinic_id };
+    Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
+}

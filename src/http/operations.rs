@@ -1,0 +1,175 @@
+//! For whoever runs the service: is it alive, is it ready, what has it counted. No credential, and nothing of a patient.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::params::{NoParams, Params};
+use crate::app::App;
+use crate::store::databases;
+
+/// A database that takes longer cannot serve (API.md's commands have five seconds in all).
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A process that answers.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Health {
+    /// That it does.
+    #[schema(example = "ok")]
+    status: &'static str,
+}
+
+/// Says that the process is alive. Asks nobody, so that a database that is away does not get it restarted.
+#[utoipa::path(get, path = "/healthz", tag = "Operations", responses((status = 200, body = Health)))]
+pub async fn healthz(Params(NoParams {}): Params<NoParams>) -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Whether the process can serve.
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct Readiness {
+    /// Whether every check passes.
+    ready: bool,
+    /// The checks.
+    checks: Checks,
+}
+
+/// What serving takes.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Checks {
+    /// The database answers within a second.
+    database: Check,
+    /// Its schema has every migration this release knows.
+    schema: SchemaCheck,
+}
+
+/// A check.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Check {
+    /// Whether it passes.
+    ok: bool,
+}
+
+/// The check of the schema.
+#[derive(Serialize, utoipa::ToSchema)]
+struct SchemaCheck {
+    /// Whether it passes.
+    ok: bool,
+    /// The newest migration the database has; null where that is not known.
+    #[schema(example = 1)]
+    version: Option<i64>,
+    /// The newest migration this release knows.
+    #[schema(example = 1)]
+    expected: Option<i64>,
+}
+
+/// Says whether the process can serve: 200, or 503 with what is wrong.
+#[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
+pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
+    let read = app
+        .store
+        .once(Instant::now() + PATIENCE, |mut lent| async move {
+            let schema = databases::schema(&mut lent).await;
+            (lent, schema)
+        })
+        .await;
+    if let Err(error) = &read {
+        tracing::warn!(%error, "not ready");
+    }
+    let schema = read.as_ref().ok();
+    let complete = schema.is_some_and(|schema| schema.complete);
+    let checks = Checks {
+        database: Check { ok: read.is_ok() },
+        schema: SchemaCheck {
+            ok: complete,
+            version: schema.and_then(|schema| schema.version),
+            expected: databases::newest(),
+        },
+    };
+    let status = if complete { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready: complete, checks })).into_response()
+}
+
+/// What the process has counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "Operations", responses((status = 200, body = String, content_type = "text/plain")))]
+pub async fn metrics(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
+    let (open, idle) = app.store.usage();
+    let (at_work, waiting) = app.commands.registry.load();
+    for (name, count) in [
+        ("oncebook_database_connections", open),
+        ("oncebook_database_connections_idle", idle),
+        ("oncebook_in_flight_commands", at_work),
+        ("oncebook_in_flight_waiters", waiting),
+        ("oncebook_lanes", app.commands.lanes.len()),
+    ] {
+        metrics::gauge!(name).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+    let text = app.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.unwrap_or_default()).into_response()
+}
+
+/// The address alone leads to what can be done here.
+pub async fn root() -> Redirect {
+    Redirect::to("/docs")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::clock::{Clock, Ids};
+    use crate::config::Config;
+    use crate::http::{admin_router, router};
+
+    /// A service whose database is not there.
+    fn app(admin_listen: Option<&str>) -> Arc<App> {
+        let admin_listen = admin_listen.map(|address| address.parse().expect("an address"));
+        let config = Config { admin_listen, ..Config::from_environment() };
+        let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
+        App::new(config, nowhere, Clock::system(), Ids::seeded(1), None).expect("a URL")
+    }
+
+    async fn ask(router: &Router, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = router.clone().oneshot(request).await.expect("an answer");
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn without_its_database_it_is_alive_but_not_ready() {
+        let router = router(&app(None));
+        assert_eq!(ask(&router, "/healthz").await, (200, r#"{"status":"ok"}"#.to_owned()));
+        let (status, body) = ask(&router, "/readyz").await;
+        assert_eq!(status, 503);
+        let expected = databases::newest().expect("a migration");
+        let schema = format!(r#"{{"ok":false,"version":null,"expected":{expected}}}"#);
+        assert_eq!(body, format!(r#"{{"ready":false,"checks":{{"database":{{"ok":false}},"schema":{schema}}}}}"#));
+        assert_eq!(ask(&router, "/problems/slot_taken").await.0, 200);
+        assert_eq!(ask(&router, "/problems/slot_free").await.0, 404);
+        assert_eq!(ask(&router, "/problems/%ff").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn what_has_a_listener_of_its_own_is_not_shown_in_public() {
+        let app = app(Some("127.0.0.1:9090"));
+        let (public, admin) = (router(&app), admin_router(&app));
+        for (path, in_public, in_private) in
+            [("/metrics", 404, 200), ("/readyz", 404, 503), ("/healthz", 200, 200), ("/problems", 200, 404)]
+        {
+            assert_eq!(ask(&public, path).await.0, in_public, "{path}");
+            assert_eq!(ask(&admin, path).await.0, in_private, "{path}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `oncebook keys`: credentials from the command line, for the first one of a group and for the day all are lost. It works
+//! on the database itself, so whoever may do that needs no credential; the audit calls them by what they used.
+
+use anyhow::{Context, bail, ensure};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgGroup, Subcommand};
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+
+use crate::clock::{Clock, Ids};
+use crate::domain::access::{Caller, CredentialView, Role};
+use crate::domain::api_key::NewKey;
+use crate::store::audit::Note;
+use crate::store::commit::Asker;
+use crate::store::directory::clinics;
+use crate::store::{credentials, credentials_admin};
+
+/// The subject the audit knows the command line by.
+const SUBJECT: &str = "oncebook keys";
+
+/// What one may do to keys.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Keys {
+    /// Makes a credential and prints its key, this once; nothing else goes to standard output.
+    #[command(group = ArgGroup::new("group").required(true).args(["tenant", "new_tenant"]))]
+    Create {
+        /// The clinic group it is for.
+        #[arg(long)]
+        tenant: Option<Uuid>,
+        /// The name of a clinic group to be made for it.
+        #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        new_tenant: Option<String>,
+        /// What people call it.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        name: String,
+        /// The person or system behind it.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        subject: String,
+        /// What it may do; may be given several times.
+        #[arg(long = "role", required = true, value_parser = role)]
+        roles: Vec<Role>,
+        /// A clinic it may touch; may be given several times. All of the group when none is given.
+        #[arg(long = "clinic", value_name = "UUID")]
+        clinics: Vec<Uuid>,
+    },
+    /// Lists credentials, without their secrets.
+    List {
+        /// Those of this clinic group only.
+        #[arg(long)]
+        tenant: Option<Uuid>,
+    },
+    /// Withdraws a credential, from its next request on.
+    Revoke {
+        /// Its id, or its whole key.
+        id: String,
+    },
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| format!("one of {} is wanted", Role::ALL.map(Role::as_str).join(", ")))
+}
+
+/// Does it, and prints what came of it.
+///
+/// # Errors
+/// If the database cannot be reached, or has no such group, clinic or credential.
+pub async fn run(database_url: &str, keys: Keys, clock: &Clock, ids: &Ids) -> anyhow::Result<()> {
+    let mut connection = PgConnection::connect(database_url).await.context("connecting to the database")?;
+    match keys {
+        Keys::Create { tenant, new_tenant, name, subject, roles, clinics } => {
+            let now = clock.now();
+            let tenant = match (tenant, new_tenant) {
+                (Some(tenant), None) => tenant,
+                (None, Some(name)) => {
+                    ensure!(clinics.is_empty(), "a new group has no clinics yet");
+                    let tenant = ids.uuid(now);
+                    credentials_admin::create_tenant(&mut connection, tenant, &name, now).await?;
+                    eprintln!("tenant {tenant}");
+                    tenant
+                }
+                _ => bail!("one of --tenant and --new-tenant is wanted"),
+            };
+            let credential = CredentialView {
+                id: ids.uuid(now),
+                name,
+                subject,
+                roles,
+                clinic_ids: (!clinics.is_empty()).then_some(clinics),
+                created_by: SUBJECT.to_owned(),
+                created_at: now,
+                previous_secret_until: None,
+                revoked_at: None,
+            };
+            println!("{}", create(&mut connection, tenant, &credential, ids).await?);
+        }
+        Keys::List { tenant } => {
+            println!("{:<36}  {:<36}  {:<24}  {:<24}  {:<12}  roles", "id", "tenant", "name", "subject", "state");
+            for (tenant, it) in credentials_admin::all(&mut connection, tenant).await? {
+                let state = it.revoked_at.map_or("in use", |_| "revoked");
+                let roles: Vec<&str> = it.roles.iter().map(|role| role.as_str()).collect();
+                let reach = it.clinic_ids.map_or_else(String::new, |ids| format!(" at {} clinics", ids.len()));
+                let (name, subject, roles) = (it.name, it.subject, roles.join(","));
+                println!("{}  {tenant}  {name:<24}  {subject:<24}  {state:<12}  {roles}{reach}", it.id);
+            }
+        }
+        Keys::Revoke { id } => {
+            let id = id.strip_prefix("ob_").and_then(|key| key.split('_').next()).unwrap_or(&id);
+            let id = Uuid::try_parse(id).context("an id or a key is wanted")?;
+            let found = credentials::find(&mut connection, id).await?.context("there is no such credential")?;
+            let at = clock.now();
+            let asker = asker(found.caller.tenant_id, at, ids);
+            let note = Note { id: ids.uuid(at), at, operation: "revoke_credential", asker: &asker };
+            credentials_admin::revoke(&mut connection, id, &note).await?;
+            println!("{id} is revoked.");
+        }
+    }
+    connection.close().await.context("closing the connection")
+}
+
+/// Makes a credential of a group that exists, and hands its key over.
+async fn create(
+    connection: &mut PgConnection,
+    tenant: Uuid,
+    credential: &CredentialView,
+    ids: &Ids,
+) -> anyhow::Result<String> {
+    credentials_admin::tenant(connection, tenant).await?.with_context(|| format!("there is no group {tenant}"))?;
+    for clinic in credential.clinic_ids.iter().flatten() {
+        let known = clinics::count(connection, tenant, &[*clinic]).await?;
+        ensure!(known == 1, "the group has no clinic {clinic}");
+    }
+    let key = NewKey::new(credential.id, &ids.secret());
+    let (at, asker) = (credential.created_at, asker(tenant, credential.created_at, ids));
+    let note = Note { id: ids.uuid(at), at, operation: "create_credential", asker: &asker };
+    credentials_admin::create(connection, credential, &key.secret_hash, &note).await?;
+    Ok(key.text)
+}
+
+/// Who works on the database itself: no credential, every right.
+fn asker(tenant: Uuid, at: jiff::Timestamp, ids: &Ids) -> Asker {
+    let caller = Caller {
+        credential_id: Uuid::nil(),
+        tenant_id: tenant,
+        subject: SUBJECT.to_owned(),
+        roles: Vec::new(),
+        clinic_ids: None,
+    };
+    Asker { caller, request_id: ids.uuid(at), caller_request_id: None, traceparent: None }
+}

@@ -193,9 +193,9 @@ impl Store {
 
 /// Session settings of every connection of the service.
 pub const SESSION: [(&str, &str); 6] = [
-    // Below a command's deadline. No shorter lock_timeout beside it: between two tries a command lets go of its key's locks,
-    // and a duplicate in another process would take its place.
-    ("statement_timeout", "4500ms"),
+    // A net below the commands' own deadline, and above it on purpose: a command that lets go of its key's locks between two
+    // tries loses its place to a duplicate in another process. For the same reason there is no lock_timeout.
+    ("statement_timeout", "6s"),
     ("idle_in_transaction_session_timeout", "10s"),
     // A command that was given up ends while it still waits for a lock, well before its caller may try again.
     ("client_connection_check_interval", "100ms"),

@@ -21,6 +21,7 @@ pub mod appointments;
 pub mod ask;
 pub mod availability;
 pub mod blocks;
+mod body;
 pub mod commands;
 pub mod credentials;
 pub mod directory;

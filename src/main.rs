@@ -83,10 +83,14 @@ enum What {
     },
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(run(cli.command))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime");
+    // One line says what is wrong; where in the program it showed helps nobody at a terminal.
+    runtime.and_then(|runtime| runtime.block_on(run(cli.command))).unwrap_or_else(|error| {
+        eprintln!("oncebook: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 async fn run(command: What) -> anyhow::Result<ExitCode> {

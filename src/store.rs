@@ -113,6 +113,9 @@ impl Store {
         let options = options.options(SESSION).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
+            // The one used last: its statements are prepared. In turn, each that a burst has opened would make some caller
+            // wait for that.
+            .queue_mode(managed::QueueMode::Lifo)
             .runtime(deadpool::Runtime::Tokio1)
             .build()
             .map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;

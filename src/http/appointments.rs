@@ -191,7 +191,7 @@ pub async fn cancel(
     Ids([id]): Ids<1>,
     Ask { asked, body }: Ask<Cancellation>,
 ) -> Answered {
-    let reason = body.reason.map(|Text(reason)| reason);
+    let reason = body.reason.map(|Text(reason)| reason).filter(|reason| !reason.is_empty());
     execute(&app, asked, Transition { id, to: To::Cancelled { reason } }).await
 }
 

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
+use super::body::parse;
 use super::edge::RequestIds;
 use super::guard::SignedIn;
 use super::intake::Intake;
@@ -96,26 +97,6 @@ pub(super) fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
         return Err(Code::UnsupportedMediaType.into());
     }
     Ok(bytes)
-}
-
-/// Reads a body strictly: unknown and duplicate members, trailing text and anything that is not UTF-8 are refused.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let body = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        let pointer =
-            if path == "." { String::new() } else { format!("/{}", path.replace(['.', '['], "/").replace(']', "")) };
-        Problem::malformed(&pointer, clean(&error.into_inner().to_string()))
-    })?;
-    reader.end().map_err(|error| Problem::malformed("", clean(&error.to_string())))?;
-    Ok(body)
-}
-
-/// serde's messages quote the input; a long one is cut, and where in the text it was says nothing to a caller.
-fn clean(message: &str) -> String {
-    let message = message.split(" at line ").next().unwrap_or_default();
-    message.chars().filter(|character| !character.is_control()).take(200).collect()
 }
 
 /// These requests have no query parameters.

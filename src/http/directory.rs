@@ -13,7 +13,8 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::appointments::with_etag;
-use super::ask::{bytes, entity_tags, no_query, parse};
+use super::ask::{bytes, entity_tags, no_query};
+use super::body::parse;
 use super::edge::RequestIds;
 use super::guard::SignedIn;
 use super::page::{Cursor, Page, Wanted};

@@ -36,6 +36,11 @@ enum Place {
     Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
 }
 
+/// Keeps other trials off the machine.
+pub(crate) async fn machine_to_oneself() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().await
+}
+
 /// See the top.
 pub(crate) struct Trial {
     ground: Arc<Ground>,
@@ -48,6 +53,7 @@ pub(crate) struct Trial {
     keys_expire: bool,
     services: Vec<Service>,
     processes: Arc<AtomicUsize>,
+    ended: bool,
     _place: Place,
 }
 
@@ -77,7 +83,7 @@ impl Trial {
 
     /// One that has the machine to itself, to measure time.
     pub(crate) async fn alone() -> Self {
-        let place = Place::Alone(MACHINE.write().await);
+        let place = Place::Alone(machine_to_oneself().await);
         Self::on(Ground::shared().await, place).await
     }
 
@@ -100,6 +106,7 @@ impl Trial {
             keys_expire: false,
             services: Vec::new(),
             processes: Arc::default(),
+            ended: false,
             _place: place,
         }
     }
@@ -189,6 +196,7 @@ impl Trial {
 
     /// Ends the trial: everything stops, nothing is at work, and every promise about the rows holds.
     pub(crate) async fn end(mut self) {
+        self.ended = true;
         for service in std::mem::take(&mut self.services) {
             service.end().await;
         }
@@ -197,13 +205,20 @@ impl Trial {
         let broken = clean::broken_promises(&mut connection, self.keys_expire).await;
         assert!(broken.is_empty(), "{broken:#?}");
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stored = clean::all_stored(&mut connection).await;
         for (key, told) in kept {
-            assert_eq!(clean::stored(&mut connection, &key).await, Some(told), "what {key} was told is not stored");
+            assert_eq!(stored.get(&clean::hash(&key)), Some(&told), "what {key} was told is not stored");
         }
         connection.close().await.expect("closed");
         let errors = log::unexpected(self.logged(), &self.tolerated);
         assert!(errors.is_empty(), "{errors:#?}");
         self.ground.cluster.drop_database(&self.database).await.expect("dropped");
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        assert!(self.ended || std::thread::panicking(), "a trial that is not ended has proved nothing");
     }
 }
 

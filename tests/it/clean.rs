@@ -1,5 +1,6 @@
 //! What must be true of the rows after any trial, whatever was done to the service.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -51,10 +52,10 @@ const PROMISES: [(&str, &str); 11] = [
     (
         "every version has one line in the audit",
         "select format('%s at version %s: %s', h.appointment_id, h.version, n.lines)
-         from appointment_history h cross join lateral (
-           select count(*) as lines from audit u
-           where u.tenant_id = h.tenant_id and u.request_id = h.request_id and u.target_id = h.appointment_id) as n
-         where n.lines <> 1",
+         from appointment_history h left join (
+           select tenant_id, request_id, target_id, count(*) as lines from audit group by tenant_id, request_id, target_id
+         ) as n on n.tenant_id = h.tenant_id and n.request_id = h.request_id and n.target_id = h.appointment_id
+         where n.lines is distinct from 1",
     ),
     (
         "a key that made a row names one that is there",
@@ -126,6 +127,15 @@ pub(crate) async fn stored(connection: &mut PgConnection, key: &str) -> Option<T
         .await
         .expect("a look at the keys");
     row.map(|(status, body)| Told { status: status.cast_unsigned(), body })
+}
+
+/// What all keys' rows hold, by their hash.
+pub(crate) async fn all_stored(connection: &mut PgConnection) -> BTreeMap<Vec<u8>, Told> {
+    let rows: Vec<(Vec<u8>, i16, Vec<u8>)> = sqlx::query_as("select key_hash, status, body from idempotency_keys")
+        .fetch_all(connection)
+        .await
+        .expect("a look at the keys");
+    rows.into_iter().map(|(key, status, body)| (key, Told { status: status.cast_unsigned(), body })).collect()
 }
 
 /// How many versions of appointments a key has made.

@@ -240,6 +240,22 @@ async fn case_22_postgres_restarted_while_outcomes_are_unknown() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_away_is_503_for_whoever_asks() {
+    let mut trial = Trial::new().await;
+    let setup = trial.setup();
+    // A port nobody listens on: it was ours a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let there = format!(":{}/", trial.ground().cluster.port());
+    trial.serve(Setup { url: setup.url.replace(&there, &format!(":{port}/")), ..setup }).await;
+    let calls = [trial.book(Visit::default()), Call::get(format!("/v1/appointments/{}", trial.demo.clinic_id))];
+    for heard in at_once(&trial.desk(), calls).await {
+        let heard = heard.expect(503, "unavailable");
+        assert!(heard.header("retry-after").is_some() && heard.took < Duration::from_secs(7), "{heard:?}");
+    }
+    trial.end().await;
+}
+
+#[tokio::test]
 async fn a_network_that_falls_silent_is_503_and_the_retry_finds_out() {
     let (trial, wire) = behind_a_wire(HASTY).await;
     let mut connection = trial.connect().await;

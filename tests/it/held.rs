@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::app::{Trial, Visit, eventually};
 use crate::client::{Desk, Heard};
@@ -87,14 +87,23 @@ async fn round(
         let heard = desk.say(&other).await.expect(409, "idempotency_key_reused");
         assert!(heard.header("retry-after").is_none() && (!size.strict || heard.took < AT_ONCE), "{heard:?}");
     }
-    let mut eyes = trial.connect().await;
-    let beside = others_book(trial, desks, next).await;
-    assert!(waiting(&mut eyes).await.len() <= 1, "only one backend ever waits for the key");
+    let (beside, ()) = tokio::join!(others_book(trial, desks, next), one_backend_waits(trial));
     hold.let_go().await;
     let heard = asking.join_all().await;
     settled(&heard);
     assert!(desks[1].say(&call).await.expect(201, "").replayed());
     (quiet, beside)
+}
+
+/// While the others are measured, no more than the owner's backend ever waits for the key.
+async fn one_backend_waits(trial: &Trial) {
+    let mut eyes = trial.connect().await;
+    let until = Instant::now() + MEASURED;
+    while Instant::now() < until {
+        assert!(waiting(&mut eyes).await.len() <= 1);
+        sleep(Duration::from_millis(100)).await;
+    }
+    drop(eyes);
 }
 
 fn settled(heard: &[Heard]) {

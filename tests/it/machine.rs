@@ -11,6 +11,8 @@ use oncebook::dev::{self, Machine, Options};
 use oncebook::domain::api_key;
 use sqlx::{Connection, PgConnection};
 
+use crate::app::machine_to_oneself;
+
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("machine-{name}"));
     if folder.exists() {
@@ -56,6 +58,8 @@ async fn change(connection: &mut PgConnection, statement: &'static str) {
 
 #[tokio::test]
 async fn a_second_start_finds_its_data_and_its_keys() {
+    // The second start is timed.
+    let _alone = machine_to_oneself().await;
     let folder = folder("again");
     let (machine, first) = ready(&folder).await;
     let mode = folder.join("dev.json").metadata().expect("dev.json").permissions().mode();

@@ -15,6 +15,9 @@ use crate::app::{Trial, Visit};
 /// Connections that talk nonsense at the same time.
 const VOICES: u64 = 16;
 
+/// The request that the faults are put into.
+const POST: &str = "POST /v1/appointments HTTP/1.1";
+
 /// Growth of the service's memory, once it is warm, that is no growth: buffers of the voices, the allocator's habits.
 const FLAT_KIB: u64 = 12 * 1024;
 
@@ -166,11 +169,7 @@ impl Draft {
 
 impl Speech {
     fn request(&self, ids: &Ids) -> Vec<u8> {
-        let mut draft = Draft {
-            line: "POST /v1/appointments HTTP/1.1".to_owned(),
-            headers: Vec::new(),
-            body: self.booking.clone().into_bytes(),
-        };
+        let mut draft = Draft { line: POST.to_owned(), headers: Vec::new(), body: self.booking.clone().into_bytes() };
         draft.header("Host: nonsense");
         draft.header(format!("Authorization: Bearer {}", self.token));
         draft.header("Content-Type: application/json");
@@ -194,7 +193,7 @@ impl Speech {
             |member: &str, value: &str| format!("{},\"{member}\":{value}}}", whole.trim_end_matches('}')).into_bytes();
         draft.body = match ids.below(16) {
             0 => whole.as_bytes()[..usize::try_from(1 + ids.below(whole.len() as u64 - 1)).expect("small")].to_vec(),
-            1 => (0..1 + ids.below(300)).map(|_| u8::try_from(ids.below(256)).expect("a byte")).collect::<Vec<_>>(),
+            1 => (0..=ids.below(300)).map(|_| u8::try_from(ids.below(256)).expect("a byte")).collect::<Vec<_>>(),
             2 => [b"[".repeat(10_000), b"]".repeat(10_000)].concat(),
             3 => put("clinic_id", "null"),
             4 => put("surprise", "1"),
@@ -252,12 +251,12 @@ fn header(draft: &mut Draft, ids: &Ids) {
             draft.without("Content-Type");
             draft.header("Content-Type: text/plain");
             draft.body.push(b' ');
-            draft.line = "POST /v1/appointments HTTP/1.1".to_owned();
+            POST.clone_into(&mut draft.line);
         }
         4 => {
             draft.header("Content-Encoding: gzip");
             draft.body.push(b' ');
-            draft.line = "POST /v1/appointments HTTP/1.1".to_owned();
+            POST.clone_into(&mut draft.line);
         }
         5 => key(draft, b"Idempotency-Key:"),
         6 => key(draft, b"Idempotency-Key: \"half"),
@@ -277,7 +276,7 @@ fn header(draft: &mut Draft, ids: &Ids) {
 fn key(draft: &mut Draft, line: &[u8]) {
     draft.without("Idempotency-Key");
     draft.header(line);
-    draft.line = "POST /v1/appointments HTTP/1.1".to_owned();
+    POST.clone_into(&mut draft.line);
 }
 
 fn path(draft: &mut Draft, ids: &Ids) {

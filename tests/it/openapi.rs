@@ -3,12 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request};
 use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::Config;
 use oncebook::domain::problem::Code;
 use oncebook::http::{self, openapi};
 use serde_json::Value;
+use tower::ServiceExt;
 
 mod live;
 mod schema;
@@ -144,12 +148,46 @@ fn every_body_has_an_example_of_its_schema() {
     }
 }
 
-#[tokio::test]
-async fn every_route_is_in_the_document() {
+/// A service whose database is not there.
+fn without_a_database() -> Router {
     let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
     let app = App::new(Config::from_environment(), nowhere, Clock::system(), Ids::seeded(1), None).expect("a URL");
+    http::router(&app)
+}
+
+/// A path's answer, and its text.
+async fn get(router: &Router, path: &str) -> (HeaderMap, String) {
+    let request = Request::get(path).body(Body::empty()).expect("a request");
+    let response = router.clone().oneshot(request).await.expect("an answer");
+    assert_eq!(response.status(), 200, "{path}");
+    let headers = response.headers().clone();
+    let bytes = to_bytes(response.into_body(), 1 << 24).await.expect("a body");
+    (headers, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[tokio::test]
+async fn the_documents_are_served_from_here_alone() {
+    let router = without_a_database();
+    let (headers, served) = get(&router, "/openapi.json").await;
+    assert_eq!(served, openapi::text());
+    assert_eq!(headers["cache-control"], "no-store");
+    assert!(headers.contains_key("x-request-id"));
+    let (headers, page) = get(&router, "/docs/").await;
+    let policy = headers["content-security-policy"].to_str().expect("text");
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("http"), "{policy}");
+    let parts = page.split(['"', '\'']).filter(|text| matches!(text.rsplit('.').next(), Some("js" | "css")));
+    let parts: Vec<&str> = parts.collect();
+    assert!(parts.len() >= 4, "{page}");
+    for part in parts {
+        assert!(!part.contains("//"), "{part} comes from elsewhere");
+        get(&router, &format!("/docs/{}", part.trim_start_matches("./"))).await;
+    }
+}
+
+#[tokio::test]
+async fn every_route_is_in_the_document() {
     // A router shows its paths nowhere else.
-    let shown = format!("{:?}", http::router(&app));
+    let shown = format!("{:?}", without_a_database());
     let routed = shown.split('"').filter(|text| text.starts_with('/') && !text.contains("__private"));
     let routed: BTreeSet<&str> = routed.collect();
     assert!(routed.contains("/v1/appointments/{id}/reschedule"), "{shown}");

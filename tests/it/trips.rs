@@ -3,8 +3,9 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::{Trial, Visit, reschedule, slot, step};
+use crate::app::{Setup, Trial, Visit, reschedule, slot, step};
 use crate::client::{Call, Desk};
+use crate::faults::at_once;
 use crate::wire::{Statement, Trip, Wire};
 
 /// What it takes to answer a command that executes, and one that is sent again.
@@ -87,7 +88,7 @@ async fn a_command_is_two_round_trips_a_replay_one_and_no_transaction_is_explici
     let mut trial = Trial::new().await;
     let wire = Wire::to(trial.ground().cluster.port()).await;
     let setup = trial.setup();
-    trial.serve(crate::app::Setup { url: wire.url(&setup.url), ..setup }).await;
+    trial.serve(Setup { url: wire.url(&setup.url), ..setup }).await;
     let mut counting = Counting { desk: trial.desk(), wire: &wire, warm: false };
     // The first time through, statements are prepared.
     counting.all(&trial, 0).await;
@@ -105,6 +106,27 @@ async fn a_command_is_two_round_trips_a_replay_one_and_no_transaction_is_explici
         assert!(executed.is_none_or(|executed| trips == executed), "{trips:?}");
         trial.desk().say(&call).await.expect(409, "slot_taken");
         assert_eq!(statements(&wire.trips()), REPLAYED);
+    }
+    trial.end().await;
+}
+
+/// A connection's first command prepares its statements: two round trips more, and some ten milliseconds of Postgres. So
+/// the connections a burst has opened are not used in turn when it is over: the one that is warm is.
+#[tokio::test]
+async fn after_a_burst_commands_stay_on_warm_connections() {
+    let mut trial = Trial::new().await;
+    let wire = Wire::to(trial.ground().cluster.port()).await;
+    let setup = trial.setup();
+    let app = trial.serve(Setup { url: wire.url(&setup.url), ..setup }).await;
+    let nothing = Call::get(format!("/v1/appointments/{}", Uuid::nil()));
+    at_once(&trial.desk(), vec![nothing; 64]).await;
+    assert!(app.store.usage().0 > 2, "there was a burst");
+    let visit = |slot| trial.book(Visit { slot, ..Visit::default() });
+    trial.desk().say(&visit(0)).await.expect(201, "");
+    for n in 1..8 {
+        wire.trips();
+        trial.desk().say(&visit(n)).await.expect(201, "");
+        assert_eq!(statements(&wire.trips()), EXECUTED);
     }
     trial.end().await;
 }

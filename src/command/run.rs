@@ -62,6 +62,9 @@ enum Again {
 /// How often a duplicate in another process looks whether the first is done.
 const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
 
+/// The least pause after a statement that Postgres refused or lost.
+const COLLISION_PAUSE: Duration = Duration::from_millis(10);
+
 /// Bounds of the pause before looking again; it doubles from the first to the second, with full jitter.
 pub(super) const PAUSE_MILLIS: (u64, u64) = (4, 128);
 
@@ -330,7 +333,12 @@ impl Commands {
         let written = self.store.once(run.deadline, write).await;
         match written {
             Ok(outcome) => Ok(outcome),
-            Err(StoreError::Again(_) | StoreError::Gone(_)) => Ok(Outcome::Stale),
+            Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
+                tracing::debug!(%error, "looking again");
+                // Whoever this collided with gets through first, or the two meet again.
+                sleep(COLLISION_PAUSE + Duration::from_millis(self.ids.below(PAUSE_MILLIS.1 / 4))).await;
+                Ok(Outcome::Stale)
+            }
             Err(error) => Err(error.into()),
         }
     }

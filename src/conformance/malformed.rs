@@ -110,11 +110,14 @@ async fn all_refused(call: &Call, bodies: Vec<(String, Vec<u8>)>) -> Verdict {
         let call = call.clone().text(body);
         let answer = call.send().await?;
         answer.refused(400, "malformed_request").about(&about)?;
-        if answer.took > QUICKLY {
-            // Once more: the first may have met a busy machine.
-            let again = call.send().await?;
-            again.ensure(again.took <= QUICKLY, "an answer within 100 ms").about(&about)?;
+        let mut quickest = answer;
+        // Again: it may have met a busy machine, but what takes long to read takes so each time.
+        for _ in 0..5 {
+            if quickest.took > QUICKLY {
+                quickest = call.send().await?;
+            }
         }
+        quickest.ensure(quickest.took <= QUICKLY, "an answer within 100 ms").about(&about)?;
     }
     Ok(())
 }

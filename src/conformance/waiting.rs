@@ -29,20 +29,25 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 async fn waiters(world: &World) -> Verdict {
+    const MORE: usize = 8;
     let place = Place::fresh(world).await?;
     let prepared = Operation::Book.prepare(&place).await?;
     let call = prepared.call.key(&world.key());
     let stuck = Stuck::on(&place, &prepared, &call).await?;
-    let waiting = sent(vec![call.clone(); WAITERS]);
-    sleep(Duration::from_millis(400)).await;
-    let refused = call.send().await?;
-    refused.refused(429, "idempotency_waiters_exceeded")?;
-    refused.ensure(refused.header("retry-after").is_some(), "Retry-After")?;
-    refused.ensure(refused.took < Duration::from_millis(500), "an answer at once")?;
-    // Their wait ends while the owner is still held up; then there is room for another.
-    for answer in answers(waiting).await? {
-        answer.refused(409, "idempotency_in_flight")?;
+    // All at once, so that who is turned away is told by their number, not by when they come.
+    let mut turned_away = 0;
+    for answer in answers(sent(vec![call.clone(); WAITERS + MORE])).await? {
+        if answer.status == 429 {
+            turned_away += 1;
+            answer.refused(429, "idempotency_waiters_exceeded")?;
+            answer.ensure(answer.header("retry-after").is_some(), "Retry-After")?;
+            answer.ensure(answer.took < Duration::from_millis(1500), "an answer at once, not after the wait of 2 s")?;
+        } else {
+            answer.refused(409, "idempotency_in_flight")?;
+        }
     }
+    ensure(turned_away == MORE, format!("{MORE} of {} turned away", WAITERS + MORE), turned_away.to_string())?;
+    // Their wait ended while the owner is still held up; then there is room for another.
     let next = sent(vec![call.clone()]);
     sleep(Duration::from_millis(200)).await;
     let owner = stuck.release().await?;

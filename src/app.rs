@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
+use scoped_futures::ScopedFutureExt;
+use sqlx::postgres::PgConnection;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -27,7 +29,7 @@ use crate::http::listen;
 use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::seen::Credential;
-use crate::store::{Lent, Store, StoreError};
+use crate::store::{Answering, Store};
 use crate::worker::{self, Worker};
 
 /// How old a copy of a credential may be that lets a command's request in.
@@ -149,10 +151,10 @@ impl App {
     ///
     /// # Errors
     /// 503 when it stays away, 500 for a fault of ours.
-    pub async fn read<T, F>(&self, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
-    where
-        F: Future<Output = (Lent, Result<T, StoreError>)>,
-    {
+    pub async fn read<'a, T>(
+        &self,
+        statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
+    ) -> Result<T, Problem> {
         Ok(self.store.insist(Instant::now() + READ_PATIENCE, &self.ids, statement).await?)
     }
 
@@ -161,12 +163,7 @@ impl App {
     /// # Errors
     /// As [`App::read`].
     pub async fn read_credential(&self, id: Uuid) -> Result<Option<Credential>, Problem> {
-        let found = self
-            .read(|mut lent| async move {
-                let found = credentials::find(&mut lent, id).await;
-                (lent, found)
-            })
-            .await?;
+        let found = self.read(|connection| credentials::find(connection, id).scope_boxed()).await?;
         if let Some(credential) = &found {
             self.credentials.keep(credential);
         }
@@ -186,24 +183,18 @@ impl App {
             return;
         }
         let at = self.clock.now();
-        let refused = Arc::new(RefusedCall {
+        let refused = RefusedCall {
             caller: signed_in.caller.clone(),
             operation: format!("{method} {path}"),
             request_id: ids.ours,
             caller_request_id: ids.callers.clone(),
             at,
             id: self.ids.uuid(at),
-        });
+        };
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
-            let note = |mut lent: Lent| {
-                let refused = Arc::clone(&refused);
-                async move {
-                    let noted = credentials::note_refusal(&mut lent, &refused).await;
-                    (lent, noted)
-                }
-            };
-            if let Err(problem) = app.read(note).await {
+            let noted = app.read(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
+            if let Err(problem) = noted {
                 tracing::warn!(code = problem.code.as_str(), "a refusal could not be noted");
             }
         });

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
+use scoped_futures::ScopedFutureExt;
 
 use crate::app::App;
 use crate::domain::problem::Problem;
-use crate::store::{Lent, janitor};
+use crate::store::janitor;
 use crate::worker::{Did, Worker};
 
 /// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
@@ -32,17 +33,9 @@ impl Worker for Janitor {
 
     async fn step(&self) -> Result<Did, Problem> {
         let now = self.0.clock.now();
-        let purge = |mut lent: Lent| async move {
-            let purged = janitor::purge(&mut lent, now, BATCH).await;
-            (lent, purged)
-        };
-        let purged = self.0.read(purge).await?;
+        let purged = self.0.read(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
         let before = now.saturating_sub(SEALED_BEHIND).unwrap_or(now);
-        let seal = |mut lent: Lent| async move {
-            let sealed = janitor::seal(&mut lent, before, now, BATCH).await;
-            (lent, sealed)
-        };
-        let sealed = self.0.read(seal).await?;
+        let sealed = self.0.read(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
         let full = i64::try_from(purged).is_ok_and(|purged| purged == BATCH) || sealed == BATCH;
         Ok(if full { Did::Work } else { Did::Nothing })
@@ -65,19 +58,13 @@ impl Worker for Flusher {
         self.0.limits.forget_the_quiet();
         // Without it, what nobody scrapes would be kept one by one.
         self.0.metrics.iter().for_each(PrometheusHandle::run_upkeep);
-        let counts = Arc::new(self.0.commands.replays.take());
+        let counts = self.0.commands.replays.take();
         if counts.is_empty() {
             return Ok(Did::Nothing);
         }
         let now = self.0.clock.now();
         let minute = Timestamp::from_second(now.as_second() / 60 * 60).unwrap_or(now);
-        let add = |mut lent: Lent| {
-            let counts = Arc::clone(&counts);
-            async move {
-                let added = janitor::add_replays(&mut lent, minute, &counts).await;
-                (lent, added)
-            }
-        };
-        self.0.read(add).await.map(|()| Did::Nothing)
+        self.0.read(|connection| janitor::add_replays(connection, minute, &counts).scope_boxed()).await?;
+        Ok(Did::Nothing)
     }
 }

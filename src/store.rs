@@ -1,10 +1,10 @@
 //! SQL and nothing else: statements, the rows they take and give, and the connections they run on.
 
-use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult};
+use scoped_futures::ScopedBoxFuture;
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -124,22 +124,23 @@ impl Store {
 
     /// Runs one statement on one connection, once, and no longer than until the deadline.
     ///
-    /// The statement takes the connection and gives it back with what it answered. A connection that does not come back,
-    /// because the deadline passed or the caller went away, is closed: what it is doing is unknown.
+    /// Where it does not come to its end, because the deadline passed or the caller went away, its connection is closed: what
+    /// it is doing is unknown.
     ///
     /// # Errors
     /// What the statement says; [`StoreError::Late`] past the deadline; [`StoreError::Gone`] when there is no server.
-    pub async fn once<T, F>(&self, deadline: Instant, statement: impl FnOnce(Lent) -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = (Lent, Result<T, StoreError>)>,
-    {
-        let object = match timeout_at(deadline, self.0.get()).await {
-            Ok(Ok(object)) => object,
+    pub async fn once<'a, T>(
+        &self,
+        deadline: Instant,
+        statement: impl FnOnce(&mut PgConnection) -> Answering<'a, '_, T>,
+    ) -> Result<T, StoreError> {
+        let mut lent = match timeout_at(deadline, self.0.get()).await {
+            Ok(Ok(object)) => Lent(Some(object)),
             Ok(Err(PoolError::Backend(error))) => return Err(error.into()),
             Ok(Err(other)) => return Err(StoreError::Gone(other.to_string())),
             Err(_) => return Err(StoreError::Late),
         };
-        let Ok((lent, answered)) = timeout_at(deadline, statement(Lent(Some(object)))).await else {
+        let Ok(answered) = timeout_at(deadline, statement(&mut lent)).await else {
             return Err(StoreError::Late);
         };
         if let Err(StoreError::Gone(_)) = &answered {
@@ -155,15 +156,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Late`] past the deadline, [`StoreError::Broken`] for a fault of ours.
-    pub async fn insist<T, F>(
+    pub async fn insist<'a, T>(
         &self,
         deadline: Instant,
         ids: &Ids,
-        statement: impl Fn(Lent) -> F,
-    ) -> Result<T, StoreError>
-    where
-        F: Future<Output = (Lent, Result<T, StoreError>)>,
-    {
+        statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
+    ) -> Result<T, StoreError> {
         loop {
             match self.once(deadline, &statement).await {
                 Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
@@ -209,8 +207,13 @@ pub const SESSION: [(&str, &str); 6] = [
 /// A statement is repeated after at most so many milliseconds: a server on its way back is not rushed.
 const INSIST_MILLIS: u64 = 32;
 
-/// A connection on loan for one statement.
-pub struct Lent(Option<Object<Connect>>);
+/// A statement at work on a connection that is lent to it for `'c`; what it was made of lives for `'a`.
+///
+/// A future in a box, since no async closure that borrows is known to be `Send`: an allocation beside a round trip.
+pub type Answering<'a, 'c, T> = ScopedBoxFuture<'a, 'c, Result<T, StoreError>>;
+
+/// A connection on loan for one statement; closed unless it is handed back.
+struct Lent(Option<Object<Connect>>);
 
 impl Lent {
     fn hand_back(mut self) {

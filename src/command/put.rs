@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
+use scoped_futures::ScopedFutureExt;
 use tokio::time::{Instant, sleep};
 
 use super::IfMatch;
 use super::run::{Commands, PAUSE_MILLIS};
 use crate::domain::problem::{Code, Problem};
+use crate::store::StoreError;
 use crate::store::audit::Note;
 use crate::store::commit::Asker;
 use crate::store::directory::{Entry, Sight, Written};
-use crate::store::{Lent, StoreError};
 
 /// The preconditions of a put (RFC 9110, section 13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,11 +96,7 @@ impl Commands {
         let mut in_doubt: Option<T> = None;
         loop {
             let entry = &entry;
-            let look = |mut lent: Lent| async move {
-                let sight = entry.look(&mut lent, &asker.caller).await;
-                (lent, sight)
-            };
-            let sight = self.insist(deadline, look).await?;
+            let sight = self.insist(deadline, |connection| entry.look(connection, &asker.caller).scope_boxed()).await?;
             if let (Some(row), Some(wrote)) = (&sight.row, &in_doubt)
                 && row == wrote
             {
@@ -136,11 +133,7 @@ impl Commands {
     ) -> Result<Option<Written>, Problem> {
         let at = self.clock.now();
         let note = &Note { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
-        let write = |mut lent: Lent| async move {
-            let written = entry.write(&mut lent, seen, note).await;
-            (lent, written)
-        };
-        match self.store.once(deadline, write).await {
+        match self.store.once(deadline, |connection| entry.write(connection, seen, note).scope_boxed()).await {
             Ok(written) => Ok(Some(written)),
             Err(StoreError::Again(_)) => Ok(Some(Written::Stale)),
             Err(StoreError::Gone(_)) => Ok(None),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use scoped_futures::ScopedFutureExt;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -25,7 +26,7 @@ use crate::domain::refusal::Refusal;
 use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
 use crate::store::look::{self};
 use crate::store::seen::{Clinic, Seen};
-use crate::store::{Lent, Store, StoreError, schedule};
+use crate::store::{Answering, Store, StoreError, schedule};
 use sqlx::postgres::PgConnection;
 
 /// Runs commands.
@@ -220,11 +221,10 @@ impl Commands {
             && stored.expired
         {
             let tenant = caller.tenant_id;
-            let forget = |mut lent: Lent| async move {
-                let forgotten = commit::forget(&mut lent, tenant, clinic_id, key, now).await;
-                (lent, forgotten)
-            };
-            self.insist(run.deadline, forget).await?;
+            self.insist(run.deadline, |connection| {
+                commit::forget(connection, tenant, clinic_id, key, now).scope_boxed()
+            })
+            .await?;
         }
         let target = seen.row.as_ref().map(|row| row.id);
         let Some(ground) = C::Ground::of(seen) else { return Err(Code::Internal.into()) };
@@ -257,11 +257,10 @@ impl Commands {
         let key = run.request.key.as_ref().map(|key| key.0.as_slice());
         let question = &run.command.look();
         let credential = run.request.token.credential_id;
-        let look = |mut lent: Lent| async move {
-            let seen = look::look(&mut lent, credential, key, self.clock.now(), question).await;
-            (lent, seen)
-        };
-        self.insist(run.deadline, look).await
+        self.insist(run.deadline, |connection| {
+            look::look(connection, credential, key, self.clock.now(), question).scope_boxed()
+        })
+        .await
     }
 
     /// The stored reply, if this key has one that still holds.
@@ -291,11 +290,11 @@ impl Commands {
     ) -> Result<Vec<Opening>, Problem> {
         let Refusal::SlotTaken(Some(wanted)) = refusal else { return Ok(Vec::new()) };
         let range = wanted.range(now);
-        let read = |mut lent: Lent| async move {
-            let plan = schedule::read(&mut lent, tenant, clinic_id, range, None, wanted.operatory).await;
-            (lent, plan)
-        };
-        let plan = self.insist(run.deadline, read).await?;
+        let plan = self
+            .insist(run.deadline, |connection| {
+                schedule::read(connection, tenant, clinic_id, range, None, wanted.operatory).scope_boxed()
+            })
+            .await?;
         let question = plan.question(&clinic.rules, wanted.minutes, wanted.buffer_minutes, range, now);
         Ok(availability::next_openings(&question, Some(wanted.practitioner)))
     }
@@ -326,11 +325,8 @@ impl Commands {
             now,
             audit_id: self.ids.uuid(now),
         };
-        let write = |mut lent: Lent| async move {
-            let outcome = self.write(&mut lent, &commit, decided).await;
-            (lent, outcome)
-        };
-        let written = self.store.once(run.deadline, write).await;
+        let written =
+            self.store.once(run.deadline, |connection| self.write(connection, &commit, decided).scope_boxed()).await;
         match written {
             Ok(outcome) => Ok(outcome),
             Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
@@ -373,10 +369,11 @@ impl Commands {
     }
 
     /// Runs a statement that may be repeated until it answers.
-    pub(super) async fn insist<T, F>(&self, deadline: Instant, statement: impl Fn(Lent) -> F) -> Result<T, Problem>
-    where
-        F: Future<Output = (Lent, Result<T, StoreError>)>,
-    {
+    pub(super) async fn insist<'a, T>(
+        &self,
+        deadline: Instant,
+        statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
+    ) -> Result<T, Problem> {
         Ok(self.store.insist(deadline, &self.ids, statement).await?)
     }
 }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -233,12 +234,7 @@ pub async fn get(
 /// The visit or block of that id, if it is within the caller's reach.
 pub async fn find(app: &App, caller: &Caller, kind: Kind, id: Uuid) -> Result<Appointment, Problem> {
     let tenant = caller.tenant_id;
-    let row = app
-        .read(|mut lent| async move {
-            let row = appointments::find(&mut lent, tenant, kind, id).await;
-            (lent, row)
-        })
-        .await?;
+    let row = app.read(|connection| appointments::find(connection, tenant, kind, id).scope_boxed()).await?;
     row.filter(|row| caller.reaches(row.clinic_id)).ok_or(Code::NotFound.into())
 }
 
@@ -308,12 +304,7 @@ pub async fn history(
     Extension(SignedIn { caller, .. }): Extension<SignedIn>,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = appointments::history(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| appointments::history(connection, tenant, id).scope_boxed()).await?;
     let (_, items) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
     Ok(Json(History { items }).into_response())
 }

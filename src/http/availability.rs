@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use jiff::{SignedDuration, Timestamp};
+use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -116,16 +117,15 @@ async fn read(
     });
     let tenant = caller.tenant_id;
     let credential = caller.credential_id;
-    app.read(|mut lent| async move {
-        let read = async {
-            let seen = look::look(&mut lent, credential, None, now, question).await?;
+    app.read(|connection| {
+        async move {
+            let seen = look::look(connection, credential, None, now, question).await?;
             let Some((clinic, slot)) = seen.clinic.zip(seen.slot) else { return Ok(None) };
             let (practitioner, operatory) = (asked.practitioner_id, asked.operatory_id);
-            let plan = schedule::read(&mut lent, tenant, asked.clinic_id, range, practitioner, operatory).await?;
+            let plan = schedule::read(connection, tenant, asked.clinic_id, range, practitioner, operatory).await?;
             Ok(Some((clinic, slot, plan)))
         }
-        .await;
-        (lent, read)
+        .scope_boxed()
     })
     .await
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
+use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -43,16 +44,15 @@ pub async fn get(
     let now = app.clock.now();
     let registry = &app.commands.registry;
     let (at_work, kept) = app
-        .read(|mut lent| async move {
-            let read = async {
+        .read(|connection| {
+            async move {
                 // In this order: see command/fate.rs.
                 let at_work = registry.is_at_work(&(tenant, clinic_id, key))
-                    || keys::is_locked(&mut lent, key_lock(tenant, clinic_id, key)).await?;
-                let kept = keys::kept(&mut lent, tenant, clinic_id, key, now).await?;
+                    || keys::is_locked(connection, key_lock(tenant, clinic_id, key)).await?;
+                let kept = keys::kept(connection, tenant, clinic_id, key, now).await?;
                 Ok((at_work, kept))
             }
-            .await;
-            (lent, read)
+            .scope_boxed()
         })
         .await?;
     let kept = kept.ok_or(Code::Forbidden)?;

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::{SignedDuration, Timestamp};
+use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -117,11 +118,7 @@ pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields
     }
     let key = NewKey::new(credential.id, &app.ids.secret());
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "create_credential", &change.asker));
-    app.read(|mut lent| async move {
-        let created = credentials_admin::create(&mut lent, credential, secret_hash, note).await;
-        (lent, created)
-    })
-    .await?;
+    app.read(|connection| credentials_admin::create(connection, credential, secret_hash, note).scope_boxed()).await?;
     let issued = IssuedCredential { credential: credential.clone(), api_key: key.text };
     let mut response = (StatusCode::CREATED, axum::Json(issued)).into_response();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/credentials/{}", credential.id)) {
@@ -152,12 +149,7 @@ pub async fn list(
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     let after = wanted.after.as_ref().map(|cursor| Ok::<_, Problem>((cursor.instant()?, cursor.id))).transpose()?;
     let (caller, limit) = (&caller, wanted.rows());
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = credentials_admin::list(&mut lent, caller, after, limit).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| credentials_admin::list(connection, caller, after, limit).scope_boxed()).await?;
     let place = |row: &CredentialView| Cursor::at(row.created_at, row.id);
     Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
@@ -192,11 +184,7 @@ pub async fn rotate(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Chan
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "rotate_credential", &asker));
     let kept = SignedDuration::from_secs(body.keep_old_seconds.map_or(USUALLY_KEPT, |Number(kept)| kept).into());
     let until = note.at.checked_add(kept).ok().filter(|until| *until > note.at);
-    app.read(|mut lent| async move {
-        let rotated = credentials_admin::rotate(&mut lent, id, secret_hash, until, note).await;
-        (lent, rotated)
-    })
-    .await?;
+    app.read(|connection| credentials_admin::rotate(connection, id, secret_hash, until, note).scope_boxed()).await?;
     let credential = find(&app, &asker.caller, id).await?;
     if credential.revoked_at.is_some() {
         return Err(Problem::new(Code::TransitionNotAllowed, "The credential is revoked.").into());
@@ -219,21 +207,12 @@ pub async fn delete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Chan
 
 async fn withdraw(app: &App, asker: &Asker, id: Uuid) -> Result<CredentialView, Problem> {
     let note = &note(app, "revoke_credential", asker);
-    app.read(|mut lent| async move {
-        let revoked = credentials_admin::revoke(&mut lent, id, note).await;
-        (lent, revoked)
-    })
-    .await?;
+    app.read(|connection| credentials_admin::revoke(connection, id, note).scope_boxed()).await?;
     find(app, &asker.caller, id).await
 }
 
 async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<CredentialView, Problem> {
-    let found = app
-        .read(|mut lent| async move {
-            let found = credentials_admin::find(&mut lent, caller, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| credentials_admin::find(connection, caller, id).scope_boxed()).await?;
     found.ok_or_else(|| Code::NotFound.into())
 }
 

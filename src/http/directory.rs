@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use scoped_futures::ScopedFutureExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
@@ -167,12 +168,7 @@ pub async fn named(app: &App, caller: &Caller, ids: &[Uuid]) -> Result<(), Probl
         return Ok(());
     }
     let tenant = caller.tenant_id;
-    let known = app
-        .read(|mut lent| async move {
-            let known = directory::clinics::count(&mut lent, tenant, ids).await;
-            (lent, known)
-        })
-        .await?;
+    let known = app.read(|connection| directory::clinics::count(connection, tenant, ids).scope_boxed()).await?;
     let all_known = usize::try_from(known).is_ok_and(|known| known == ids.len());
     let all_reached = ids.iter().all(|id| caller.reaches(*id));
     if all_known && all_reached { Ok(()) } else { Err(Code::Forbidden.into()) }

@@ -1,6 +1,7 @@
 //! Lists of visits and of blocks, by start, then id: a page, however much has to be looked through for it.
 
 use jiff::Timestamp;
+use scoped_futures::ScopedFutureExt;
 use uuid::Uuid;
 
 use super::page::{Cursor, Page, Wanted};
@@ -47,10 +48,7 @@ pub async fn find(
     let mut missing = wanted.rows();
     for _ in 0..STRIDES {
         let stride = app
-            .read(|mut lent| async move {
-                let stride = appointments::list(&mut lent, caller.tenant_id, filter, after, missing).await;
-                (lent, stride)
-            })
+            .read(|connection| appointments::list(connection, caller.tenant_id, filter, after, missing).scope_boxed())
             .await?
             .ok_or(Code::Forbidden)?;
         missing = missing.saturating_sub_unsigned(stride.rows.len() as u64);

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use scoped_futures::ScopedFutureExt;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -72,13 +73,8 @@ struct SchemaCheck {
 /// Says whether the process can serve: 200, or 503 with what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
-    let read = app
-        .store
-        .once(Instant::now() + PATIENCE, |mut lent| async move {
-            let schema = databases::schema(&mut lent).await;
-            (lent, schema)
-        })
-        .await;
+    let read =
+        app.store.once(Instant::now() + PATIENCE, |connection| databases::schema(connection).scope_boxed()).await;
     if let Err(error) = &read {
         tracing::warn!(%error, "not ready");
     }

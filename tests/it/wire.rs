@@ -1,5 +1,5 @@
 //! The wire between a service and Postgres, in our hands: it counts round trips, knows which statement each one executes,
-//! and can hold it, hold its answer, lose its answer, answer in Postgres's stead, or fall silent.
+//! and can hold it, hold its answer, lose its answer, answer in Postgres's stead, take its time, or fall silent.
 //!
 //! It reads as much of the protocol as that takes (Postgres's manual, "Frontend/Backend Protocol"): a client's messages up
 //! to a Sync or a simple Query are one round trip, and each is answered by messages up to one `ReadyForQuery`.
@@ -7,12 +7,14 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 /// What a statement is to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,8 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     trips: Mutex<Vec<Trip>>,
     silent: watch::Sender<bool>,
+    /// How long every answer is on its way.
+    way: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -133,6 +137,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Wire {
     /// A wire to the Postgres on that port of this machine.
     pub(crate) async fn to(postgres: u16) -> Self {
+        Self::long(postgres, Duration::ZERO).await
+    }
+
+    /// One so long that every answer is that much later: whoever asked is waiting for it by then.
+    pub(crate) async fn long(postgres: u16, way: Duration) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Shared {
@@ -140,6 +149,7 @@ impl Wire {
             rules: Mutex::default(),
             trips: Mutex::default(),
             silent: watch::Sender::new(false),
+            way,
         });
         let mut tasks = JoinSet::new();
         let accepting = Arc::clone(&shared);
@@ -334,6 +344,7 @@ async fn answered(mut from: BufReader<OwnedReadHalf>, ends: &Ends) -> std::io::R
             return Ok(());
         }
         ends.shared.not_silent().await;
+        sleep(ends.shared.way).await;
         ends.client.lock().await.write_all(&std::mem::take(&mut answer)).await?;
         if let Some(caught) = caught {
             caught.passed.send_modify(|passed| *passed += 1);

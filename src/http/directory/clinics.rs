@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -78,12 +79,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = clinics::find(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| clinics::find(connection, tenant, id).scope_boxed()).await?;
     show(found.filter(|clinic| caller.reaches(clinic.id)), &headers)
 }
 
@@ -108,11 +104,6 @@ pub async fn list(
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     let listing = listing(&caller, None, &wanted);
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = clinics::list(&mut lent, listing).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| clinics::list(connection, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |clinic| clinic.id))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -46,12 +47,7 @@ pub async fn get_hours(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = clinics::week(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| clinics::week(connection, tenant, id).scope_boxed()).await?;
     show(found.filter(|week| caller.reaches(week.clinic_id)), &headers)
 }
 
@@ -112,12 +108,7 @@ pub async fn get_closures(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = clinics::closures(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| clinics::closures(connection, tenant, id).scope_boxed()).await?;
     show(found.filter(|closures| caller.reaches(closures.clinic_id)), &headers)
 }
 

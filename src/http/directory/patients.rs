@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
+use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Deserializer, de};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -163,12 +164,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = patients::find(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| patients::find(connection, tenant, id).scope_boxed()).await?;
     show(found, &headers)
 }
 
@@ -208,12 +204,7 @@ pub async fn list(
     });
     let birth_date = birth_date.transpose()?.map(|Day(day)| day);
     let listing = listing(&caller, None, &wanted);
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = patients::list(&mut lent, typed, birth_date, listing).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |patient| patient.id))
 }
 

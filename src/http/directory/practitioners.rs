@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
+use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -51,12 +52,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Answered {
     let caller = &caller;
-    let found = app
-        .read(|mut lent| async move {
-            let found = practitioners::find(&mut lent, caller, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| practitioners::find(connection, caller, id).scope_boxed()).await?;
     show(found.filter(|found| found.reached).map(|found| found.row), &headers)
 }
 
@@ -84,12 +80,7 @@ pub async fn list(
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     named(&app, &caller, params.clinic_id.as_slice()).await?;
     let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = practitioners::list(&mut lent, listing).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| practitioners::list(connection, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |practitioner| practitioner.id))
 }
 
@@ -130,12 +121,8 @@ pub async fn get_clinic(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = practitioners::membership(&mut lent, tenant, id, clinic_id).await;
-            (lent, found)
-        })
-        .await?;
+    let found =
+        app.read(|connection| practitioners::membership(connection, tenant, id, clinic_id).scope_boxed()).await?;
     show(found.filter(|membership| caller.reaches(membership.clinic_id)), &headers)
 }
 
@@ -161,21 +148,11 @@ pub async fn list_clinics(
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     let (caller, listing) = (&caller, listing(&caller, None, &wanted));
-    let found = app
-        .read(|mut lent| async move {
-            let found = practitioners::find(&mut lent, caller, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| practitioners::find(connection, caller, id).scope_boxed()).await?;
     if !found.is_some_and(|found| found.reached) {
         return Err(Code::NotFound.into());
     }
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = practitioners::memberships(&mut lent, id, listing).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| practitioners::memberships(connection, id, listing).scope_boxed()).await?;
     let place = |row: &Membership| Cursor { key: String::new(), id: row.clinic_id };
     Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }

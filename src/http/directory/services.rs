@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
+use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -63,12 +64,7 @@ pub async fn get(
     headers: HeaderMap,
 ) -> Answered {
     let tenant = caller.tenant_id;
-    let found = app
-        .read(|mut lent| async move {
-            let found = services::find(&mut lent, tenant, id).await;
-            (lent, found)
-        })
-        .await?;
+    let found = app.read(|connection| services::find(connection, tenant, id).scope_boxed()).await?;
     show(found.filter(|service| caller.reaches(service.clinic_id)), &headers)
 }
 
@@ -96,11 +92,6 @@ pub async fn list(
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     named(&app, &caller, params.clinic_id.as_slice()).await?;
     let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app
-        .read(|mut lent| async move {
-            let rows = services::list(&mut lent, listing).await;
-            (lent, rows)
-        })
-        .await?;
+    let rows = app.read(|connection| services::list(connection, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |service| service.id))
 }

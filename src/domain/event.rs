@@ -33,6 +33,27 @@ pub enum EventType {
 }
 
 impl EventType {
+    /// Every type there is.
+    pub const ALL: [Self; 11] = [
+        Self::Booked,
+        Self::Rescheduled,
+        Self::Confirmed,
+        Self::Arrived,
+        Self::Fulfilled,
+        Self::Cancelled,
+        Self::NoShow,
+        Self::Reopened,
+        Self::Noted,
+        Self::BlockCreated,
+        Self::BlockRemoved,
+    ];
+
+    /// The type that travels under that name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == text)
+    }
+
     /// As it travels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

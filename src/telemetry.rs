@@ -38,5 +38,6 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");
     metrics::describe_gauge!("oncebook_in_flight_waiters", "Duplicates that wait for the first request's answer.");
     metrics::describe_gauge!("oncebook_lanes", "Practitioners and appointments that commands take turns on.");
+    metrics::describe_counter!("oncebook_keys_purged_total", "Keys the janitor forgot, their retention being over.");
     Some(handle)
 }

@@ -28,6 +28,7 @@ use crate::http::guard::SignedIn;
 use crate::http::listen;
 use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
+use crate::store::databases::{self, Schema};
 use crate::store::seen::Credential;
 use crate::store::{Answering, Store};
 use crate::worker::{self, Worker};
@@ -37,6 +38,10 @@ const COPY_AGE: Duration = Duration::from_secs(5);
 
 /// Copies of credentials kept at the most; beyond that all are forgotten and read again.
 const COPIES: usize = 10_000;
+
+/// Who asks for the schema gets what another was told no longer ago than this: whoever may ask as often as they like must
+/// not keep a database busy.
+const SCHEMA_AGE: Duration = Duration::from_millis(250);
 
 /// How long a read tries again when the database is away.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
@@ -60,6 +65,8 @@ pub struct App {
     pub credentials: Copies,
     /// Rate limits.
     pub limits: Limits,
+    /// Where the schema stood when it was last asked for; none where nobody answered.
+    schema: tokio::sync::Mutex<Option<(Instant, Option<Schema>)>>,
     /// What `/metrics` shows.
     pub metrics: Option<PrometheusHandle>,
     /// What stopping waits for.
@@ -142,6 +149,7 @@ impl App {
             commands,
             credentials: Copies::default(),
             limits,
+            schema: tokio::sync::Mutex::default(),
             metrics,
             tasks,
         }))
@@ -156,6 +164,25 @@ impl App {
         statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, Problem> {
         Ok(self.store.insist(Instant::now() + READ_PATIENCE, &self.ids, statement).await?)
+    }
+
+    /// Where the database's schema stands; none where it does not answer within `patience`. One statement at a time,
+    /// however many ask.
+    pub async fn schema(&self, patience: Duration) -> Option<Schema> {
+        let mut last = self.schema.lock().await;
+        if let Some((at, schema)) = *last
+            && at.elapsed() < SCHEMA_AGE
+        {
+            return schema;
+        }
+        let asked =
+            self.store.once(Instant::now() + patience, |connection| databases::schema(connection).scope_boxed()).await;
+        if let Err(error) = &asked {
+            tracing::warn!(%error, "not ready");
+        }
+        let schema = asked.ok();
+        *last = Some((Instant::now(), schema));
+        schema
     }
 
     /// Reads a credential as it stands now.

@@ -10,6 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::Ids;
+use databases::Unusable;
 
 pub mod appointments;
 pub mod audit;
@@ -107,9 +108,9 @@ impl Store {
     /// Prepares a pool of at most `connections`; none is opened yet.
     ///
     /// # Errors
-    /// If the URL is not one of Postgres's.
-    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, sqlx::Error> {
-        let options: PgConnectOptions = database_url.parse()?;
+    /// [`Unusable::NotAUrl`].
+    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, Unusable> {
+        let options = databases::options(database_url)?;
         let options = options.options(SESSION).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
@@ -117,8 +118,7 @@ impl Store {
             // wait for that.
             .queue_mode(managed::QueueMode::Lifo)
             .runtime(deadpool::Runtime::Tokio1)
-            .build()
-            .map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
+            .build()?;
         Ok(Self(pool))
     }
 

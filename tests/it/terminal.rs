@@ -85,3 +85,13 @@ async fn the_service_says_why_its_database_is_away_and_goes_on_trying() {
     assert_eq!(said("`oncebook migrate` first"), 1, "once");
     process.stop().await;
 }
+
+#[tokio::test]
+async fn conformance_says_in_a_line_that_there_is_nothing_to_check() {
+    let nobody = told("conformance --base-url http://127.0.0.1:1 --api-key ob_x_y", None, 2).await;
+    assert!(nobody.contains("nobody answers at http://127.0.0.1:1"), "{nobody}");
+    let process = Process::start(&nowhere(), &[], &Arc::default()).await;
+    let unknown = told(&format!("conformance --base-url {} --api-key ob_x_y", process.base), None, 2).await;
+    assert!(unknown.contains("401"), "{unknown}");
+    process.stop().await;
+}

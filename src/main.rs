@@ -33,7 +33,8 @@ enum What {
         /// Where it keeps everything.
         #[arg(long, default_value = ".oncebook")]
         data_dir: PathBuf,
-        /// A database to use instead of a private Postgres.
+        /// A database to use instead of a private Postgres. Its demo keys belong to one data dir: another that starts on
+        /// it issues new ones, and those of the first work no more.
         #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
         database_url: Option<String>,
     },
@@ -163,8 +164,18 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         }
         announced
     };
-    let (served, announced) =
-        tokio::join!(serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()), announce);
+    let keep = async {
+        let kept = machine.keep_running(&stop).await;
+        stop.cancel();
+        kept
+    };
+    let serve = async {
+        let served = serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()).await;
+        stop.cancel();
+        served
+    };
+    let (announced, kept, served) = tokio::join!(announce, keep, serve);
+    kept?;
     announced?;
     served?;
     machine.stop().await

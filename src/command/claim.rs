@@ -7,7 +7,6 @@ use super::registry::Scope;
 use super::{Command, Request};
 use crate::domain::fingerprint::{CURRENT, Fingerprint};
 use crate::domain::key::KeyHash;
-use crate::domain::problem::{Code, Problem};
 use crate::store::commit::Claim;
 
 /// The fingerprint of a request by the rule of a version; nothing for a version this release does not know.
@@ -18,22 +17,13 @@ pub fn fingerprint<C: Command>(command: &C, request: &Request, version: i16) -> 
     Some(fingerprint.finish())
 }
 
-/// What the commit writes of the key.
-///
-/// # Errors
-/// None: a fingerprint of the current version is always known.
-pub fn claim<C: Command>(
-    command: &C,
-    request: &Request,
-    scope: Scope,
-    expires_at: Timestamp,
-) -> Result<Claim, Problem> {
-    let fingerprint = fingerprint(command, request, CURRENT).ok_or(Code::Internal)?;
-    let (tenant, clinic, key) = scope;
+/// What the commit writes of the key, for a fingerprint of the current version.
+#[must_use]
+pub fn claim(fingerprint: [u8; 32], (tenant, clinic, key): Scope, expires_at: Timestamp) -> Claim {
     let mut same = of("same request", tenant, clinic, key);
     same.bytes("fingerprint", &fingerprint);
     let (same_lock, key_lock) = (same.finish_as_lock(), key_lock(tenant, clinic, key));
-    Ok(Claim { key, fingerprint, fingerprint_version: CURRENT, same_lock, key_lock, expires_at })
+    Claim { key, fingerprint, fingerprint_version: CURRENT, same_lock, key_lock, expires_at }
 }
 
 /// The advisory lock a running key holds, in whatever process.

@@ -48,6 +48,8 @@ pub struct Commands {
 struct Run<'a, C> {
     request: &'a Request,
     command: &'a C,
+    /// Of the current version.
+    fingerprint: [u8; 32],
     deadline: Instant,
     wait_until: Instant,
 }
@@ -108,6 +110,7 @@ impl Commands {
         let run = Run {
             request,
             command,
+            fingerprint: claim::fingerprint(command, request, fingerprint::CURRENT).ok_or(Code::Internal)?,
             deadline: started + self.bounds.deadline,
             wait_until: started + self.bounds.wait.min(self.bounds.deadline),
         };
@@ -126,9 +129,7 @@ impl Commands {
             let Some(key) = run.request.key else { return self.own(run, seen, caller).await };
             let clinic = seen.clinic_id.ok_or(Code::Internal)?;
             let scope = (caller.tenant_id, clinic, key);
-            let fingerprint =
-                claim::fingerprint(run.command, run.request, fingerprint::CURRENT).ok_or(Code::Internal)?;
-            match self.registry.enter(scope, fingerprint) {
+            match self.registry.enter(scope, run.fingerprint) {
                 Found::Yours(ticket) => {
                     let answer = self.own(run, seen, caller).await;
                     ticket.end(match &answer {
@@ -236,11 +237,8 @@ impl Commands {
                 Decided::refused(&refusal.problem(&openings), target, now)
             }
         };
-        let claim = run
-            .request
-            .key
-            .map(|key| claim::claim(run.command, run.request, (caller.tenant_id, clinic_id, key), decided.expires_at))
-            .transpose()?;
+        let scope = |key| (caller.tenant_id, clinic_id, key);
+        let claim = run.request.key.map(|key| claim::claim(run.fingerprint, scope(key), decided.expires_at));
         let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
         Ok(match outcome {
             Outcome::Done => {

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::body::clean;
 use super::problem::Refused;
 use crate::app::App;
 use crate::domain::problem::{Code, Problem};
@@ -33,8 +34,8 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
         let query = parts.uri.query().unwrap_or_default();
-        let params =
-            serde_urlencoded::from_str(query).map_err(|error| Problem::malformed("query", error.to_string()))?;
+        let params = serde_urlencoded::from_str(query)
+            .map_err(|error| Problem::malformed("query", clean(&error.to_string())))?;
         // A cursor is judged where it is read, by a code of its own.
         if !query.split('&').filter(|pair| !pair.starts_with("after=")).all(is_text) {
             return Err(Problem::malformed("query", "A parameter is no UTF-8, or holds a NUL.").into());

@@ -143,8 +143,8 @@ async fn case_20_dropped_at_every_suspension() {
     println!("suspensions: booking {cold} cold, {warm} warm; cancelling {cancelling}");
     // The look and the commit are a suspension each, opening a connection some more: fewer, and this proved nothing.
     assert!(cold > 4 && warm >= 2 && cancelling >= 2, "{cold} {warm} {cancelling}");
-    drop(wire);
     trial.end().await;
+    drop(wire);
 }
 
 /// The booking of a slot, as the edge hands it over.

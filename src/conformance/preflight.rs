@@ -15,6 +15,8 @@ use super::database::Database;
 pub(super) async fn reach(target: &Target) -> anyhow::Result<()> {
     for base in [Some(&target.base_url), target.peer_base_url.as_ref()].into_iter().flatten() {
         let base = base.trim_end_matches('/');
+        let known = ["http://", "https://"].iter().any(|scheme| base.starts_with(scheme));
+        ensure!(known, "a service is wanted as http://host:port or https://host:port, not {base}");
         let client = Client::new(vec![base.to_owned()], &target.api_key, Arc::default())?;
         if let Some(why) = lost(client.get("/healthz").send().await) {
             bail!("nobody answers at {base}: {why}");

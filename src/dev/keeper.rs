@@ -17,6 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Starts in a row that are no use: something is wrong that starting again does not mend.
 const TRIES: u32 = 3;
 
+/// After a start that failed: a port or a disk may be free again.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Up for so long, the next end is a new story.
 const WELL_AFTER: Duration = Duration::from_mins(1);
 
@@ -39,7 +42,10 @@ pub(crate) async fn keep(cluster: &Arc<Cluster>, stop: &CancellationToken) -> Re
         let restarting = Arc::clone(cluster);
         match tokio::task::spawn_blocking(move || restarting.restart_immediate()).await.context("starting Postgres")? {
             Ok(()) => progress("Postgres is back"),
-            Err(error) => progress(&format!("{error:#}")),
+            Err(error) => {
+                progress(&format!("{error:#}"));
+                stop.run_until_cancelled(sleep(PAUSE)).await;
+            }
         }
         started = Instant::now();
     }

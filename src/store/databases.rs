@@ -32,7 +32,7 @@ pub enum Unusable {
     #[error("no connection to Postgres at {0}: {1}")]
     NoDatabase(String, String),
     /// The database lacks migrations that this build needs: the newest it has, the newest this build knows.
-    #[error("the database is not migrated ({found}, and this release needs {needed}): run `oncebook migrate` first")]
+    #[error("the database is not migrated ({found}, this release needs {needed}): run `oncebook migrate` first")]
     NotMigrated {
         /// In words.
         found: String,
@@ -96,7 +96,7 @@ pub async fn open(url: &str) -> Result<PgConnection, Unusable> {
     if complete {
         return Ok(connection);
     }
-    let found = version.map_or_else(|| "it is empty".to_owned(), |version| format!("it is at {version}"));
+    let found = version.map_or_else(|| "it has no migration".to_owned(), |version| format!("it is at {version}"));
     Err(Unusable::NotMigrated { found, needed: newest().unwrap_or_default() })
 }
 

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::ask::Nothing;
-use super::directory::{Change, named};
+use super::directory::{Change, may_name};
 use super::fields::{Name, Number};
 use super::guard::SignedIn;
 use super::page::{Cursor, Page, Wanted};
@@ -114,7 +114,7 @@ pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields
     let credential = &change.body.credential(app.ids.uuid(now), &change.asker.caller, now)?;
     match (&credential.clinic_ids, &change.asker.caller.clinic_ids) {
         (None, Some(_)) => return Err(Code::Forbidden.into()),
-        (clinics, _) => named(&app, &change.asker.caller, clinics.as_deref().unwrap_or_default()).await?,
+        (clinics, _) => may_name(&app, &change.asker.caller, clinics.as_deref().unwrap_or_default()).await?,
     }
     let key = NewKey::new(credential.id, &app.ids.secret());
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "create_credential", &change.asker));

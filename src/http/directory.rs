@@ -26,7 +26,7 @@ use crate::command::reply::etag;
 use crate::domain::access::Caller;
 use crate::domain::problem::{Code, Problem};
 use crate::store::commit::Asker;
-use crate::store::directory::{self, Entry, Listed, Listing};
+use crate::store::directory::{self, Entry, Listing, Named};
 
 pub mod clinics;
 pub mod hours;
@@ -153,23 +153,32 @@ fn listing<'a>(caller: &'a Caller, clinic: Option<&'a Uuid>, wanted: &'a Wanted)
     }
 }
 
-/// A page of a list that is ordered by name.
-fn page<T: Serialize>(rows: Vec<Listed<T>>, wanted: &Wanted, id: impl FnOnce(&T) -> Uuid) -> Response {
-    let place = |listed: &Listed<T>| Cursor { key: listed.key.clone(), id: id(&listed.row) };
-    axum::Json(Page::of(rows, wanted, place, |listed| listed.row)).into_response()
+/// Lists by name what is within reach, or what is of one clinic.
+async fn list_by_name<T: Named + Serialize>(
+    app: &App,
+    caller: &Caller,
+    clinic: Option<Uuid>,
+    wanted: Wanted,
+) -> Answered {
+    may_name(app, caller, clinic.as_slice()).await?;
+    let listing = listing(caller, clinic.as_ref(), &wanted);
+    let rows = app.read(|connection| T::list(connection, listing).scope_boxed()).await?;
+    Ok(page(rows, &wanted, |row| Cursor::by_name(row.place())))
+}
+
+/// A page of rows, each as it is.
+fn page<T: Serialize>(rows: Vec<T>, wanted: &Wanted, place: impl FnOnce(&T) -> Cursor) -> Response {
+    axum::Json(Page::of(rows, wanted, place, |row| row)).into_response()
 }
 
 /// Lets a request name these clinics in its body or query: one that does not exist and one out of reach are the same 403.
 ///
 /// # Errors
 /// That 403, and those of [`App::read`].
-pub async fn named(app: &App, caller: &Caller, ids: &[Uuid]) -> Result<(), Problem> {
-    if ids.is_empty() {
+pub async fn may_name(app: &App, caller: &Caller, clinics: &[Uuid]) -> Result<(), Problem> {
+    if clinics.is_empty() {
         return Ok(());
     }
-    let tenant = caller.tenant_id;
-    let known = app.read(|connection| directory::clinics::count(connection, tenant, ids).scope_boxed()).await?;
-    let all_known = usize::try_from(known).is_ok_and(|known| known == ids.len());
-    let all_reached = ids.iter().all(|id| caller.reaches(*id));
-    if all_known && all_reached { Ok(()) } else { Err(Code::Forbidden.into()) }
+    let reached = app.read(|connection| directory::clinics::reached(connection, caller, clinics).scope_boxed()).await?;
+    if reached { Ok(()) } else { Err(Code::Forbidden.into()) }
 }

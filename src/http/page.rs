@@ -92,6 +92,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// A place in an order by name.
+    #[must_use]
+    pub fn by_name((name, id): (&str, Uuid)) -> Self {
+        Self { key: name.to_owned(), id }
+    }
+
     /// A place in an order by time.
     #[must_use]
     pub fn at(instant: Timestamp, id: Uuid) -> Self {

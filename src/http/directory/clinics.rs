@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, page, put as put_entry, show};
+use super::{Answered, Change, NAME, list_by_name, put as put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Clinic;
 use crate::http::fields::{Name, Number, Zone};
@@ -103,7 +103,5 @@ pub async fn list(
     Extension(SignedIn { caller, .. }): Extension<SignedIn>,
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    let listing = listing(&caller, None, &wanted);
-    let rows = app.read(|connection| clinics::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |clinic| clinic.id))
+    list_by_name::<Clinic>(&app, &caller, None, wanted).await
 }

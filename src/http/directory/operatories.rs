@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use super::{Answered, Change, NAME, list_by_name, put as put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Operatory;
 use crate::http::fields::Name;
@@ -82,8 +82,5 @@ pub async fn list(
     Extension(SignedIn { caller, .. }): Extension<SignedIn>,
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    named(&app, &caller, params.clinic_id.as_slice()).await?;
-    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app.read(|connection| operatories::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |operatory| operatory.id))
+    list_by_name::<Operatory>(&app, &caller, params.clinic_id, wanted).await
 }

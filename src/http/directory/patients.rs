@@ -19,7 +19,7 @@ use crate::domain::directory::{Channel, Patient};
 use crate::domain::problem::Problem;
 use crate::http::fields::{Name, Text};
 use crate::http::guard::SignedIn;
-use crate::http::page::{Page, Wanted};
+use crate::http::page::{Cursor, Page, Wanted};
 use crate::http::params::{Ids, NoParams, Params};
 use crate::store::directory::patients;
 
@@ -205,7 +205,7 @@ pub async fn list(
     let birth_date = birth_date.transpose()?.map(|Day(day)| day);
     let listing = listing(&caller, None, &wanted);
     let rows = app.read(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |patient| patient.id))
+    Ok(page(rows, &wanted, |patient| Cursor::by_name((&patient.name, patient.id))))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use super::{Answered, Change, NAME, list_by_name, listing, put as put_entry, show};
 use crate::app::App;
 use crate::domain::directory::{Membership, Practitioner};
 use crate::domain::hours::{self, OpenHours};
@@ -78,10 +78,7 @@ pub async fn list(
     Extension(SignedIn { caller, .. }): Extension<SignedIn>,
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    named(&app, &caller, params.clinic_id.as_slice()).await?;
-    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app.read(|connection| practitioners::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |practitioner| practitioner.id))
+    list_by_name::<Practitioner>(&app, &caller, params.clinic_id, wanted).await
 }
 
 /// A practitioner's work at a clinic as it is to be.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use super::{Answered, Change, NAME, list_by_name, put as put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Service;
 use crate::http::fields::{Name, Number};
@@ -90,8 +90,5 @@ pub async fn list(
     Extension(SignedIn { caller, .. }): Extension<SignedIn>,
 ) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    named(&app, &caller, params.clinic_id.as_slice()).await?;
-    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app.read(|connection| services::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |service| service.id))
+    list_by_name::<Service>(&app, &caller, params.clinic_id, wanted).await
 }

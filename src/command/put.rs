@@ -26,11 +26,7 @@ pub struct Condition {
 impl Condition {
     /// Whether a row of that version may be there; none is no row.
     fn holds(&self, version: Option<i32>) -> bool {
-        let is = |tags: &IfMatch| match (tags, version) {
-            (_, None) => false,
-            (IfMatch::Any, Some(_)) => true,
-            (IfMatch::Versions(versions), Some(version)) => versions.contains(&version),
-        };
+        let is = |tags: &IfMatch| version.is_some_and(|version| tags.names(version));
         self.if_match.as_ref().is_none_or(is) && !self.if_none_match.as_ref().is_some_and(is)
     }
 }

@@ -10,7 +10,7 @@ use super::IfMatch;
 use super::run::{Commands, PAUSE_MILLIS};
 use crate::domain::problem::{Code, Problem};
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
 use crate::store::directory::{Entry, Outcome, Sight};
 
@@ -128,7 +128,7 @@ impl Commands {
         seen: Option<&T>,
     ) -> Result<Option<Outcome>, Problem> {
         let at = self.clock.now();
-        let note = &Note { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
+        let note = &AuditNote { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
         match self.store.once(deadline, |connection| entry.write(connection, seen, note).scope_boxed()).await {
             Ok(written) => Ok(Some(written)),
             Err(StoreError::Again(_)) => Ok(Some(Outcome::Stale)),

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::domain::access::{Caller, CredentialView, Role};
 use crate::domain::api_key::NewKey;
 use crate::domain::problem::{Code, Problem};
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
 use crate::store::credentials_admin;
 
@@ -187,7 +187,7 @@ async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<CredentialView, Pr
     found.ok_or_else(|| Code::NotFound.into())
 }
 
-fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> Note<'a> {
+fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> AuditNote<'a> {
     let at = app.clock.now();
-    Note { id: app.ids.uuid(at), at, operation, asker }
+    AuditNote { id: app.ids.uuid(at), at, operation, asker }
 }

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgQueryResult};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::audit::Note;
+use super::audit::AuditNote;
 use crate::domain::access::Caller;
 
 pub mod clinics;
@@ -46,7 +46,7 @@ pub trait Entry: Clone + PartialEq + Send + Sync + 'static {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 }
 

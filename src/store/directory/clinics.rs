@@ -10,7 +10,7 @@ use crate::domain::access::Caller;
 use crate::domain::directory::{Clinic, Closure, Closures, Week};
 use crate::domain::hours::OpenHours;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// The clinic of that id.
 ///
@@ -109,7 +109,7 @@ impl Entry for Clinic {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
@@ -192,7 +192,7 @@ impl Entry for Week {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
@@ -271,7 +271,7 @@ impl Entry for Closures {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let froms: Vec<SqlTime> = self.all.iter().map(|closure| closure.from.to_sqlx()).collect();
         let tos: Vec<SqlTime> = self.all.iter().map(|closure| closure.to.to_sqlx()).collect();

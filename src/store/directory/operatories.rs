@@ -9,7 +9,7 @@ use super::{Entry, Listing, Named, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::Operatory;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// The operatory of that id.
 ///
@@ -76,7 +76,7 @@ impl Entry for Operatory {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         if seen.is_some_and(|seen| seen.clinic_id != self.clinic_id) {
             return relocate(connection, self, seen.map(Self::version), note).await;
@@ -123,7 +123,7 @@ async fn relocate(
     connection: &mut PgConnection,
     operatory: &Operatory,
     from: Option<i32>,
-    note: &Note<'_>,
+    note: &AuditNote<'_>,
 ) -> Result<Outcome, StoreError> {
     let result = sqlx::query!(
         "with written as (

@@ -9,7 +9,7 @@ use super::{Entry, Listing, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::{Channel, Patient};
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// A row as the statements of this file read it.
 struct Row {
@@ -103,7 +103,7 @@ impl Entry for Patient {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (

@@ -11,7 +11,7 @@ use crate::domain::access::Caller;
 use crate::domain::directory::{Membership, Practitioner};
 use crate::domain::hours::OpenHours;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// A practitioner, and what a credential that is confined to clinics may see of them.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl Entry for Practitioner {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
@@ -248,7 +248,7 @@ impl Entry for Membership {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
+        note: &AuditNote<'_>,
     ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (

@@ -38,6 +38,7 @@ pub mod operations;
 pub mod page;
 pub mod params;
 pub mod problem;
+pub mod reading;
 pub mod routes;
 
 use guard::{Guard, guard};

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::clock::{Clock, Ids};
 use crate::domain::access::{Caller, CredentialView, Role};
 use crate::domain::api_key::NewKey;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
 use crate::store::directory::clinics;
 use crate::store::{credentials, credentials_admin, databases};
@@ -102,7 +102,7 @@ pub async fn run(database_url: &str, keys: Keys, clock: &Clock, ids: &Ids) -> an
             let found = credentials::find(&mut connection, id).await?.context("there is no such credential")?;
             let at = clock.now();
             let asker = asker(found.caller.tenant_id, at, ids);
-            let note = Note { id: ids.uuid(at), at, operation: "revoke_credential", asker: &asker };
+            let note = AuditNote { id: ids.uuid(at), at, operation: "revoke_credential", asker: &asker };
             credentials_admin::revoke(&mut connection, id, &note).await?;
             println!("{id} is revoked.");
         }
@@ -146,7 +146,7 @@ async fn create(
     }
     let key = NewKey::new(credential.id, &ids.secret());
     let (at, asker) = (credential.created_at, asker(tenant, credential.created_at, ids));
-    let note = Note { id: ids.uuid(at), at, operation: "create_credential", asker: &asker };
+    let note = AuditNote { id: ids.uuid(at), at, operation: "create_credential", asker: &asker };
     credentials_admin::create(connection, credential, &key.secret_hash, &note).await?;
     Ok(key.text)
 }

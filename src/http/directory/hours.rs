@@ -4,26 +4,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Answered, Change, put as put_entry, show};
+use super::{put_entry, show};
 use crate::app::App;
 use crate::domain::directory::{Closure, Closures, Week};
 use crate::domain::hours::{self, OpenHours};
 use crate::domain::problem::Problem;
 use crate::domain::time::Span;
-use crate::http::fields::{Instant, Text};
-use crate::http::guard::SignedIn;
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{Instant, REASON, Text};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::clinics;
-
-/// Longest reason, in characters.
-const REASON: usize = 1000;
 
 /// Closures of a clinic at the most, past ones included: what fits the largest body, more or less.
 const MOST_CLOSURES: usize = 500;
@@ -39,15 +36,8 @@ pub async fn put_hours(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: C
 
 /// Reads a clinic's weekly hours.
 #[utoipa::path(get, path = "/v1/clinics/{id}/hours", operation_id = "get_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<OpenHours>), (status = 304)))]
-pub async fn get_hours(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| clinics::week(connection, tenant, id).scope_boxed()).await?;
+pub async fn get_hours(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.read(|connection| clinics::week(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|week| caller.reaches(week.clinic_id)), &headers)
 }
 
@@ -100,15 +90,8 @@ pub async fn put_closures(
 
 /// Reads a clinic's closures, by their start.
 #[utoipa::path(get, path = "/v1/clinics/{id}/closures", operation_id = "get_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<Closure>), (status = 304)))]
-pub async fn get_closures(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| clinics::closures(connection, tenant, id).scope_boxed()).await?;
+pub async fn get_closures(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.read(|connection| clinics::closures(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|closures| caller.reaches(closures.clinic_id)), &headers)
 }
 

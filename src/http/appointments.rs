@@ -131,7 +131,7 @@ pub struct Move {
 
 /// Moves a booked visit: frees the old slot and holds the new one at the same instant.
 #[utoipa::path(post, path = "/v1/appointments/{id}/reschedule", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Move, responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn reschedule(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, body }: Ask<Move>) -> Answered {
+pub async fn reschedule(State(app): State<Arc<App>>, Ask { asked, body }: Ask<Move>, Ids([id]): Ids<1>) -> Answered {
     let command = Reschedule {
         id,
         start: instant("/start", &body.start, body.time_zone.as_deref())?,
@@ -146,25 +146,25 @@ pub async fn reschedule(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { as
 
 /// The patient has said they will come.
 #[utoipa::path(post, path = "/v1/appointments/{id}/confirm", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn confirm(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn confirm(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Confirmed }).await
 }
 
 /// The patient is here.
 #[utoipa::path(post, path = "/v1/appointments/{id}/check-in", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn check_in(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn check_in(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Arrived }).await
 }
 
 /// The visit has taken place.
 #[utoipa::path(post, path = "/v1/appointments/{id}/complete", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn complete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn complete(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Fulfilled }).await
 }
 
 /// The patient did not come.
 #[utoipa::path(post, path = "/v1/appointments/{id}/no-show", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn no_show(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn no_show(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::NoShow }).await
 }
 
@@ -182,8 +182,8 @@ pub struct Cancellation {
 #[utoipa::path(post, path = "/v1/appointments/{id}/cancel", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Cancellation, responses((status = 200, body = AppointmentView<'static>)))]
 pub async fn cancel(
     State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
     Ask { asked, body }: Ask<Cancellation>,
+    Ids([id]): Ids<1>,
 ) -> Answered {
     let reason = body.reason.map(|Text(reason)| reason).filter(|reason| !reason.is_empty());
     execute(&app, asked, Transition { id, to: To::Cancelled { reason } }).await
@@ -191,7 +191,7 @@ pub async fn cancel(
 
 /// Takes an arrived, missed or cancelled visit back to booked.
 #[utoipa::path(post, path = "/v1/appointments/{id}/reopen", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn reopen(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn reopen(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Reopen { id }).await
 }
 
@@ -207,7 +207,7 @@ pub struct Patch {
 
 /// Changes an appointment's note.
 #[utoipa::path(patch, path = "/v1/appointments/{id}", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Patch, responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn note(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, body }: Ask<Patch>) -> Answered {
+pub async fn note(State(app): State<Arc<App>>, Ask { asked, body }: Ask<Patch>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, asked, Note { id, note: body.note.map(|Text(note)| note) }).await
 }
 

@@ -1,11 +1,11 @@
 //! What a request that changes something brings: its body, its key, its preconditions. One extractor for each kind, so that
-//! the checks keep their order: size, media type, shape, key.
+//! the checks keep their order: size, media type, shape, key; a handler names it before the path's ids, whose 404 comes after.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Request};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
@@ -36,11 +36,11 @@ pub struct AskWithoutKey {
     pub asked: Asked,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Ask<T> {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let brought = Brought::by(request)?;
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
         let asked = brought.asked()?;
         let body = parse(&brought.body)?;
         let key = key_of(&brought.headers)?;
@@ -48,11 +48,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
     }
 }
 
-impl FromRequest<Arc<App>> for AskWithoutKey {
+impl FromRequestParts<Arc<App>> for AskWithoutKey {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let brought = Brought::by(request)?;
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
         let asked = brought.asked()?;
         parse::<Nothing>(&brought.body)?;
         Ok(Self { asked })
@@ -69,11 +69,11 @@ pub struct Change<T> {
     pub body: T,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Change<T> {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let brought = Brought::by(request)?;
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
         let body = parse(&brought.body)?;
         let condition = Condition {
             if_match: entity_tags(&brought.headers, &header::IF_MATCH)?,
@@ -103,14 +103,12 @@ struct Brought {
 }
 
 impl Brought {
-    fn by(request: Request) -> Result<Self, Refused> {
-        let queried = no_query(&request);
-        let (mut parts, _) = request.into_parts();
-        let body = bytes(&parts)?;
-        queried?;
+    fn by(parts: &mut Parts) -> Result<Self, Refused> {
+        let body = bytes(parts)?;
+        no_query(&parts.uri)?;
         let signed_in = parts.extensions.remove().ok_or(Code::Internal)?;
         let ids = parts.extensions.remove().ok_or(Code::Internal)?;
-        Ok(Self { headers: parts.headers, body, signed_in, ids })
+        Ok(Self { headers: std::mem::take(&mut parts.headers), body, signed_in, ids })
     }
 
     /// As a command takes it, its key aside.
@@ -127,10 +125,10 @@ impl Brought {
 }
 
 /// The body's bytes: not too many, and JSON by their own account.
-fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
-    let bytes = match parts.extensions.get() {
+fn bytes(parts: &mut Parts) -> Result<Vec<u8>, Refused> {
+    let bytes = match parts.extensions.remove() {
         None => return Ok(Vec::new()),
-        Some(Intake::Whole(bytes)) => bytes.clone(),
+        Some(Intake::Whole(bytes)) => bytes,
         Some(Intake::TooLarge) => return Err(Code::BodyTooLarge.into()),
         Some(Intake::Broken) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
     };
@@ -149,8 +147,8 @@ fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
 }
 
 /// These requests have no query parameters.
-fn no_query(request: &Request) -> Result<(), Problem> {
-    match request.uri().query() {
+fn no_query(uri: &Uri) -> Result<(), Problem> {
+    match uri.query() {
         Some(query) if !query.is_empty() => Err(Problem::malformed("query", "This operation has no query parameters.")),
         _ => Ok(()),
     }

@@ -75,7 +75,7 @@ pub async fn block(State(app): State<Arc<App>>, ask: Ask<Blocking>) -> Answered 
 
 /// Removes a block. Needs no key: a block that is removed stays removed.
 #[utoipa::path(delete, path = "/v1/blocks/{id}", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 204)))]
-pub async fn unblock(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: AskWithoutKey) -> Answered {
+pub async fn unblock(State(app): State<Arc<App>>, ask: AskWithoutKey, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Unblock { id }).await
 }
 

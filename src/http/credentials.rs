@@ -148,7 +148,7 @@ pub struct Rotation {
 /// Gives a credential another secret and shows the new key, this once. The old one works for a while; the one before that
 /// no longer does.
 #[utoipa::path(post, path = "/v1/credentials/{id}/rotate", operation_id = "rotate_credential", tag = "Credentials", params(("id" = Uuid, Path)), request_body = Rotation, responses((status = 200, body = IssuedCredential)))]
-pub async fn rotate(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Rotation>) -> Answered {
+pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([id]): Ids<1>) -> Answered {
     let Change { asker, body, .. } = change;
     find(&app, &asker.caller, id).await?;
     let key = NewKey::new(id, &app.ids.secret());
@@ -165,13 +165,13 @@ pub async fn rotate(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Chan
 
 /// Withdraws a credential, from its next request on. Done again it changes nothing.
 #[utoipa::path(post, path = "/v1/credentials/{id}/revoke", operation_id = "revoke_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
-pub async fn revoke(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
+pub async fn revoke(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
     Ok(Json(withdraw(&app, &change.asker, id).await?).into_response())
 }
 
 /// Withdraws a credential as `revoke_credential` does, answered without a body.
 #[utoipa::path(delete, path = "/v1/credentials/{id}", operation_id = "delete_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 204)))]
-pub async fn delete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
+pub async fn delete(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
     withdraw(&app, &change.asker, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -1,5 +1,5 @@
 //! What a read brings, and how one thing that has a version is shown. One extractor, so that the checks keep their order:
-//! the path's ids, then the query.
+//! the query, then the path's ids.
 
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ pub struct Reading<const N: usize, P = NoParams> {
     pub headers: HeaderMap,
 }
 
-impl<const N: usize, P: DeserializeOwned> FromRequest<Arc<App>> for Reading<N, P> {
+impl<const N: usize, P: DeserializeOwned + Send> FromRequest<Arc<App>> for Reading<N, P> {
     type Rejection = Refused;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Refused> {
         let (mut parts, _) = request.into_parts();
-        let Ids(ids) = Ids::from_request_parts(&mut parts, app).await?;
         let Params(params) = Params::from_request_parts(&mut parts, app).await?;
+        let Ids(ids) = Ids::from_request_parts(&mut parts, app).await?;
         let SignedIn { caller, .. } = parts.extensions.remove().ok_or(Code::Internal)?;
         Ok(Self { app: Arc::clone(app), ids, params, caller, headers: parts.headers })
     }

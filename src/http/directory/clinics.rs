@@ -64,7 +64,7 @@ impl ClinicFields {
 
 /// Makes a clinic or replaces its settings. What is left out takes its default. A new clinic has no hours, so it is closed.
 #[utoipa::path(put, path = "/v1/clinics/{id}", operation_id = "put_clinic", tag = "Directory", params(("id" = Uuid, Path)), request_body = ClinicFields, responses((status = 200, body = Clinic), (status = 201, body = Clinic)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<ClinicFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<ClinicFields>, Ids([id]): Ids<1>) -> Answered {
     let clinic = change.body.clinic(id);
     put_entry(&app, &change.asker, &change.condition, clinic, format!("/v1/clinics/{id}")).await
 }

@@ -28,7 +28,7 @@ const MOST_CLOSURES: usize = 500;
 /// Sets a clinic's weekly hours as a whole, in its own zone. A `closes` not after `opens` is on the next day, "24:00" is
 /// midnight; the empty list means closed.
 #[utoipa::path(put, path = "/v1/clinics/{id}/hours", operation_id = "put_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<OpenHours>, responses((status = 200, body = Vec<OpenHours>)))]
-pub async fn put_hours(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Vec<OpenHours>>) -> Answered {
+pub async fn put_hours(State(app): State<Arc<App>>, change: Change<Vec<OpenHours>>, Ids([id]): Ids<1>) -> Answered {
     hours::validate(&change.body).map_err(|detail| Problem::malformed("", detail))?;
     let week = Week { clinic_id: id, hours: change.body, version: 0 };
     put_entry(&app, &change.asker, &change.condition, week, format!("/v1/clinics/{id}/hours")).await
@@ -81,8 +81,8 @@ fn closures(fields: Vec<ClosureFields>) -> Result<Vec<Closure>, Problem> {
 #[utoipa::path(put, path = "/v1/clinics/{id}/closures", operation_id = "put_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<ClosureFields>, responses((status = 200, body = Vec<Closure>)))]
 pub async fn put_closures(
     State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
     change: Change<Vec<ClosureFields>>,
+    Ids([id]): Ids<1>,
 ) -> Answered {
     let closures = Closures { clinic_id: id, all: closures(change.body)?, version: 0 };
     put_entry(&app, &change.asker, &change.condition, closures, format!("/v1/clinics/{id}/closures")).await

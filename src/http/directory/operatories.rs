@@ -34,7 +34,7 @@ pub struct OperatoryFields {
 
 /// Makes a treatment room or replaces what is known of it.
 #[utoipa::path(put, path = "/v1/operatories/{id}", operation_id = "put_operatory", tag = "Directory", params(("id" = Uuid, Path)), request_body = OperatoryFields, responses((status = 200, body = Operatory), (status = 201, body = Operatory)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<OperatoryFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<OperatoryFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
     let operatory = Operatory {
         id,

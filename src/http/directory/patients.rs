@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Language {
 
 /// Makes a patient or replaces what is known of them. What is left out is forgotten.
 #[utoipa::path(put, path = "/v1/patients/{id}", operation_id = "put_patient", tag = "Patients", params(("id" = Uuid, Path)), request_body = PatientFields, responses((status = 200, body = Patient), (status = 201, body = Patient)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<PatientFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<PatientFields>, Ids([id]): Ids<1>) -> Answered {
     let patient = change.body.patient(id, app.clock.now())?;
     put_entry(&app, &change.asker, &change.condition, patient, format!("/v1/patients/{id}")).await
 }

@@ -34,7 +34,7 @@ pub struct PractitionerFields {
 
 /// Makes a practitioner or replaces what is known of them.
 #[utoipa::path(put, path = "/v1/practitioners/{id}", operation_id = "put_practitioner", tag = "Directory", params(("id" = Uuid, Path)), request_body = PractitionerFields, responses((status = 200, body = Practitioner), (status = 201, body = Practitioner)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<PractitionerFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<PractitionerFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
     let practitioner = Practitioner { id, name: fields.name.0, active: fields.active.unwrap_or(true), version: 0 };
     put_entry(&app, &change.asker, &change.condition, practitioner, format!("/v1/practitioners/{id}")).await
@@ -68,8 +68,8 @@ pub struct MembershipFields {
 #[utoipa::path(put, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "put_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), request_body = MembershipFields, responses((status = 200, body = Membership), (status = 201, body = Membership)))]
 pub async fn put_clinic(
     State(app): State<Arc<App>>,
-    Ids([practitioner_id, clinic_id]): Ids<2>,
     change: Change<MembershipFields>,
+    Ids([practitioner_id, clinic_id]): Ids<2>,
 ) -> Answered {
     let fields = change.body;
     hours::validate(fields.hours.as_deref().unwrap_or_default())

@@ -40,7 +40,7 @@ pub struct ServiceFields {
 
 /// Makes a service or replaces what is known of it.
 #[utoipa::path(put, path = "/v1/services/{id}", operation_id = "put_service", tag = "Directory", params(("id" = Uuid, Path)), request_body = ServiceFields, responses((status = 200, body = Service), (status = 201, body = Service)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<ServiceFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<ServiceFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
     let service = Service {
         id,

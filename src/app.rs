@@ -163,7 +163,7 @@ impl App {
     ///
     /// # Errors
     /// 503 when it stays away, 500 for a fault of ours.
-    pub async fn read<'a, T>(
+    pub async fn insist<'a, T>(
         &self,
         statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, Problem> {
@@ -192,9 +192,9 @@ impl App {
     /// Reads a credential as it stands now.
     ///
     /// # Errors
-    /// As [`App::read`].
+    /// As [`App::insist`].
     pub async fn read_credential(&self, id: Uuid) -> Result<Option<Credential>, Problem> {
-        let found = self.read(|connection| credentials::find(connection, id).scope_boxed()).await?;
+        let found = self.insist(|connection| credentials::find(connection, id).scope_boxed()).await?;
         if let Some(credential) = &found {
             self.credentials.keep(credential);
         }
@@ -224,7 +224,7 @@ impl App {
         };
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
-            let noted = app.read(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
+            let noted = app.insist(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
             if let Err(problem) = noted {
                 tracing::warn!(code = problem.code.as_str(), "a refusal could not be noted");
             }

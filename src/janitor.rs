@@ -36,12 +36,12 @@ impl Worker for Janitor {
 
     async fn step(&self) -> Result<Did, Problem> {
         let now = self.0.clock.now();
-        let purged = self.0.read(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
+        let purged = self.0.insist(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
         let before = now.saturating_sub(SEALED_BEHIND).unwrap_or(now);
-        let sealed = self.0.read(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
+        let sealed = self.0.insist(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
         let since = now.saturating_sub(COUNTS_KEPT).unwrap_or(now);
         let forgotten =
-            self.0.read(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await?;
+            self.0.insist(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await?;
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
         let full = [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
         Ok(if full { Did::Work } else { Did::Nothing })
@@ -70,7 +70,7 @@ impl Worker for Flusher {
         }
         let now = self.0.clock.now();
         let minute = Timestamp::from_second(now.as_second() / 60 * 60).unwrap_or(now);
-        let added = self.0.read(|connection| janitor::add_replays(connection, minute, &counts).scope_boxed()).await;
+        let added = self.0.insist(|connection| janitor::add_replays(connection, minute, &counts).scope_boxed()).await;
         if let Err(problem) = added {
             // None is lost; where the connection broke at the very end of the statement, some are counted twice. A figure
             // that shows how often callers try again had better be high than blind to an outage, when they try the most.

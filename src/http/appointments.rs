@@ -220,7 +220,7 @@ pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) ->
 
 /// The visit or block of that id, if it is within the caller's reach.
 pub async fn find(app: &App, caller: &Caller, kind: Kind, id: Uuid) -> Result<Appointment, Problem> {
-    let row = app.read(|connection| appointments::find(connection, caller.tenant_id, kind, id).scope_boxed()).await?;
+    let row = app.insist(|connection| appointments::find(connection, caller.tenant_id, kind, id).scope_boxed()).await?;
     row.filter(|row| caller.reaches(row.clinic_id)).ok_or(Code::NotFound.into())
 }
 
@@ -280,7 +280,7 @@ pub struct History {
 /// Reads what an appointment has been: every version, by whom, when, by which command and request.
 #[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
 pub async fn history(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| appointments::history(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| appointments::history(connection, caller.tenant_id, id).scope_boxed()).await?;
     let (_, items) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
     Ok(Json(History { items }).into_response())
 }

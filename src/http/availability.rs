@@ -109,7 +109,7 @@ async fn read(
     });
     let tenant = caller.tenant_id;
     let credential = caller.credential_id;
-    app.read(|connection| {
+    app.insist(|connection| {
         async move {
             let seen = look::look(connection, credential, None, now, question).await?;
             let Some((clinic, slot)) = seen.clinic.zip(seen.slot) else { return Ok(None) };

@@ -35,7 +35,7 @@ pub async fn get(
     let now = app.clock.now();
     let registry = &app.commands.registry;
     let (at_work, kept) = app
-        .read(|connection| {
+        .insist(|connection| {
             async move {
                 // In this order: see command/fate.rs.
                 let at_work = registry.is_at_work(&(tenant, clinic_id, key))

@@ -113,7 +113,7 @@ pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields
     }
     let key = NewKey::new(credential.id, &app.ids.secret());
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "create_credential", &change.asker));
-    app.read(|connection| credentials_admin::create(connection, credential, secret_hash, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::create(connection, credential, secret_hash, note).scope_boxed()).await?;
     let issued = IssuedCredential { credential: credential.clone(), api_key: key.text };
     let location = [(header::LOCATION, format!("/v1/credentials/{}", credential.id))];
     Ok((StatusCode::CREATED, location, Json(issued)).into_response())
@@ -125,7 +125,8 @@ pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -
     let wanted = params.wanted()?;
     let after = wanted.after.as_ref().map(|cursor| Ok::<_, Problem>((cursor.instant()?, cursor.id))).transpose()?;
     let limit = wanted.rows();
-    let rows = app.read(|connection| credentials_admin::list(connection, &caller, after, limit).scope_boxed()).await?;
+    let rows =
+        app.insist(|connection| credentials_admin::list(connection, &caller, after, limit).scope_boxed()).await?;
     let place = |row: &CredentialView| Cursor::at(row.created_at, row.id);
     Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
@@ -155,7 +156,7 @@ pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "rotate_credential", &asker));
     let kept = SignedDuration::from_secs(body.keep_old_seconds.map_or(USUALLY_KEPT, |Number(kept)| kept).into());
     let until = note.at.checked_add(kept).ok().filter(|until| *until > note.at);
-    app.read(|connection| credentials_admin::rotate(connection, id, secret_hash, until, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::rotate(connection, id, secret_hash, until, note).scope_boxed()).await?;
     let credential = find(&app, &asker.caller, id).await?;
     if credential.revoked_at.is_some() {
         return Err(Problem::new(Code::TransitionNotAllowed, "The credential is revoked.").into());
@@ -178,12 +179,12 @@ pub async fn delete(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([i
 
 async fn withdraw(app: &App, asker: &Asker, id: Uuid) -> Result<CredentialView, Problem> {
     let note = &note(app, "revoke_credential", asker);
-    app.read(|connection| credentials_admin::revoke(connection, id, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::revoke(connection, id, note).scope_boxed()).await?;
     find(app, &asker.caller, id).await
 }
 
 async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<CredentialView, Problem> {
-    let found = app.read(|connection| credentials_admin::find(connection, caller, id).scope_boxed()).await?;
+    let found = app.insist(|connection| credentials_admin::find(connection, caller, id).scope_boxed()).await?;
     found.ok_or_else(|| Code::NotFound.into())
 }
 

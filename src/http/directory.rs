@@ -110,7 +110,7 @@ async fn list_by_name<T: Named + Serialize>(
 ) -> Answered {
     may_name(app, caller, clinic.as_slice()).await?;
     let listing = listing(caller, clinic.as_ref(), &wanted);
-    let rows = app.read(|connection| T::list(connection, listing).scope_boxed()).await?;
+    let rows = app.insist(|connection| T::list(connection, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |row| Cursor::by_name(row.place())))
 }
 
@@ -122,11 +122,12 @@ fn page<T: Serialize>(rows: Vec<T>, wanted: &Wanted, place: impl FnOnce(&T) -> C
 /// Lets a request name these clinics in its body or query: one that does not exist and one out of reach are the same 403.
 ///
 /// # Errors
-/// That 403, and those of [`App::read`].
+/// That 403, and those of [`App::insist`].
 pub async fn may_name(app: &App, caller: &Caller, clinics: &[Uuid]) -> Result<(), Problem> {
     if clinics.is_empty() {
         return Ok(());
     }
-    let reached = app.read(|connection| directory::clinics::reached(connection, caller, clinics).scope_boxed()).await?;
+    let reached =
+        app.insist(|connection| directory::clinics::reached(connection, caller, clinics).scope_boxed()).await?;
     if reached { Ok(()) } else { Err(Code::Forbidden.into()) }
 }

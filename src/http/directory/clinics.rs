@@ -72,7 +72,7 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<ClinicFields>, Ids(
 /// Reads a clinic.
 #[utoipa::path(get, path = "/v1/clinics/{id}", operation_id = "get_clinic", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Clinic), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| clinics::find(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| clinics::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|clinic| caller.reaches(clinic.id)), &headers)
 }
 

@@ -37,7 +37,7 @@ pub async fn put_hours(State(app): State<Arc<App>>, change: Change<Vec<OpenHours
 /// Reads a clinic's weekly hours.
 #[utoipa::path(get, path = "/v1/clinics/{id}/hours", operation_id = "get_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<OpenHours>), (status = 304)))]
 pub async fn get_hours(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| clinics::week(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| clinics::week(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|week| caller.reaches(week.clinic_id)), &headers)
 }
 
@@ -91,7 +91,7 @@ pub async fn put_closures(
 /// Reads a clinic's closures, by their start.
 #[utoipa::path(get, path = "/v1/clinics/{id}/closures", operation_id = "get_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<Closure>), (status = 304)))]
 pub async fn get_closures(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| clinics::closures(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| clinics::closures(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|closures| caller.reaches(closures.clinic_id)), &headers)
 }
 

@@ -49,7 +49,7 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<OperatoryFields>, I
 /// Reads a treatment room.
 #[utoipa::path(get, path = "/v1/operatories/{id}", operation_id = "get_operatory", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Operatory), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| operatories::find(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| operatories::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|operatory| caller.reaches(operatory.clinic_id)), &headers)
 }
 

@@ -157,7 +157,7 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<PatientFields>, Ids
 /// Reads a patient.
 #[utoipa::path(get, path = "/v1/patients/{id}", operation_id = "get_patient", tag = "Patients", params(("id" = Uuid, Path)), responses((status = 200, body = Patient), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| patients::find(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| patients::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found, &headers)
 }
 
@@ -193,7 +193,7 @@ pub async fn list(Reading { app, params, caller, .. }: Reading<0, ListParams>) -
     });
     let birth_date = birth_date.transpose()?.map(|Day(day)| day);
     let listing = listing(&caller, None, &wanted);
-    let rows = app.read(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
+    let rows = app.insist(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |patient| Cursor::by_name((&patient.name, patient.id))))
 }
 

@@ -43,7 +43,7 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<PractitionerFields>
 /// Reads a practitioner.
 #[utoipa::path(get, path = "/v1/practitioners/{id}", operation_id = "get_practitioner", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Practitioner), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
+    let found = app.insist(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
     show(found.filter(|found| found.reached).map(|found| found.row), &headers)
 }
 
@@ -84,7 +84,7 @@ pub async fn put_clinic(
 #[utoipa::path(get, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "get_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), responses((status = 200, body = Membership), (status = 304)))]
 pub async fn get_clinic(Reading { app, ids: [id, clinic_id], caller, headers, .. }: Reading<2>) -> Answered {
     let found = app
-        .read(|connection| practitioners::membership(connection, caller.tenant_id, id, clinic_id).scope_boxed())
+        .insist(|connection| practitioners::membership(connection, caller.tenant_id, id, clinic_id).scope_boxed())
         .await?;
     show(found.filter(|membership| caller.reaches(membership.clinic_id)), &headers)
 }
@@ -93,11 +93,11 @@ pub async fn get_clinic(Reading { app, ids: [id, clinic_id], caller, headers, ..
 #[utoipa::path(get, path = "/v1/practitioners/{id}/clinics", operation_id = "list_practitioner_clinics", tag = "Directory", params(("id" = Uuid, Path), PageParams), responses((status = 200, body = Page<Membership>)))]
 pub async fn list_clinics(Reading { app, ids: [id], params, caller, .. }: Reading<1, PageParams>) -> Answered {
     let wanted = params.wanted()?;
-    let found = app.read(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
+    let found = app.insist(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
     if !found.is_some_and(|found| found.reached) {
         return Err(Code::NotFound.into());
     }
     let listing = listing(&caller, None, &wanted);
-    let rows = app.read(|connection| practitioners::memberships(connection, id, listing).scope_boxed()).await?;
+    let rows = app.insist(|connection| practitioners::memberships(connection, id, listing).scope_boxed()).await?;
     Ok(page(rows, &wanted, |membership| Cursor { key: String::new(), id: membership.clinic_id }))
 }

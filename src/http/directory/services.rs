@@ -57,7 +57,7 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<ServiceFields>, Ids
 /// Reads a service.
 #[utoipa::path(get, path = "/v1/services/{id}", operation_id = "get_service", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Service), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
-    let found = app.read(|connection| services::find(connection, caller.tenant_id, id).scope_boxed()).await?;
+    let found = app.insist(|connection| services::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|service| caller.reaches(service.clinic_id)), &headers)
 }
 

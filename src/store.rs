@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult};
+use deadpool::managed::{self, Metrics, Object, RecycleResult};
 use scoped_futures::ScopedBoxFuture;
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
@@ -136,8 +136,8 @@ impl Store {
     ) -> Result<T, StoreError> {
         let mut lent = match timeout_at(deadline, self.0.get()).await {
             Ok(Ok(object)) => Lent(Some(object)),
-            Ok(Err(PoolError::Backend(error))) => return Err(error.into()),
-            Ok(Err(other)) => return Err(StoreError::Gone(other.to_string())),
+            // Whatever keeps us out, a wrong password included, it is no answer of the statement's.
+            Ok(Err(error)) => return Err(StoreError::Gone(error.to_string())),
             Err(_) => return Err(StoreError::Late),
         };
         let Ok(answered) = timeout_at(deadline, statement(&mut lent)).await else {

@@ -26,8 +26,9 @@ test: setup ## every test
 soak: setup ## the long trials, in a release build, times held to their limits: some ten minutes on a quiet machine
 	cargo test --release --test it soak:: -- --ignored --nocapture --test-threads=1 $(ARGS)
 
-check: setup ## format, lints, checked queries, OpenAPI drift
+check: setup ## format, lints, checked queries, OpenAPI drift, whether the mutants still apply
 	cargo fmt --check
+	.ci/mutants --apply
 	cargo clippy --all-targets --all-features -- -D warnings
 	.ci/sqlx-cli
 	.ci/with-postgres cargo sqlx prepare --check -- --all-targets --all-features

@@ -9,10 +9,11 @@ use std::time::Duration;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 use scoped_futures::ScopedFutureExt;
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -28,6 +29,7 @@ use crate::http::guard::SignedIn;
 use crate::http::listen;
 use crate::janitor::{Flusher, Janitor};
 use crate::store::credentials::{self, RefusedCall};
+use crate::store::databases::{self, Schema, Unusable};
 use crate::store::seen::Credential;
 use crate::store::{Answering, Store};
 use crate::worker::{self, Worker};
@@ -37,6 +39,13 @@ const COPY_AGE: Duration = Duration::from_secs(5);
 
 /// Copies of credentials kept at the most; beyond that all are forgotten and read again.
 const COPIES: usize = 10_000;
+
+/// Who asks for the schema gets what another was told no longer ago than this: whoever may ask as often as they like must
+/// not keep a database busy.
+const SCHEMA_AGE: Duration = Duration::from_millis(250);
+
+/// While the database cannot be used at the start, it is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a read tries again when the database is away.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
@@ -60,6 +69,8 @@ pub struct App {
     pub credentials: Copies,
     /// Rate limits.
     pub limits: Limits,
+    /// Where the schema stood when it was last asked for; none where nobody answered.
+    schema: tokio::sync::Mutex<Option<(Instant, Option<Schema>)>>,
     /// What `/metrics` shows.
     pub metrics: Option<PrometheusHandle>,
     /// What stopping waits for.
@@ -121,14 +132,14 @@ impl App {
     /// Puts the parts together. Nothing is opened yet.
     ///
     /// # Errors
-    /// If the database's URL is not one of Postgres's.
+    /// [`Unusable::NotAUrl`].
     pub fn new(
         config: Config,
         database_url: &str,
         clock: Clock,
         ids: Ids,
         metrics: Option<PrometheusHandle>,
-    ) -> Result<Arc<Self>, sqlx::Error> {
+    ) -> Result<Arc<Self>, Unusable> {
         let store = Store::new(database_url, config.database_connections.get(), "oncebook")?;
         let tasks = TaskTracker::new();
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
@@ -142,6 +153,7 @@ impl App {
             commands,
             credentials: Copies::default(),
             limits,
+            schema: tokio::sync::Mutex::default(),
             metrics,
             tasks,
         }))
@@ -151,19 +163,38 @@ impl App {
     ///
     /// # Errors
     /// 503 when it stays away, 500 for a fault of ours.
-    pub async fn read<'a, T>(
+    pub async fn insist<'a, T>(
         &self,
         statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, Problem> {
         Ok(self.store.insist(Instant::now() + READ_PATIENCE, &self.ids, statement).await?)
     }
 
+    /// Where the database's schema stands; none where it does not answer within `patience`. One statement at a time,
+    /// however many ask.
+    pub async fn schema(&self, patience: Duration) -> Option<Schema> {
+        let mut last = self.schema.lock().await;
+        if let Some((at, schema)) = *last
+            && at.elapsed() < SCHEMA_AGE
+        {
+            return schema;
+        }
+        let asked =
+            self.store.once(Instant::now() + patience, |connection| databases::schema(connection).scope_boxed()).await;
+        if let Err(error) = &asked {
+            tracing::warn!(%error, "not ready");
+        }
+        let schema = asked.ok();
+        *last = Some((Instant::now(), schema));
+        schema
+    }
+
     /// Reads a credential as it stands now.
     ///
     /// # Errors
-    /// As [`App::read`].
+    /// As [`App::insist`].
     pub async fn read_credential(&self, id: Uuid) -> Result<Option<Credential>, Problem> {
-        let found = self.read(|connection| credentials::find(connection, id).scope_boxed()).await?;
+        let found = self.insist(|connection| credentials::find(connection, id).scope_boxed()).await?;
         if let Some(credential) = &found {
             self.credentials.keep(credential);
         }
@@ -193,7 +224,7 @@ impl App {
         };
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
-            let noted = app.read(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
+            let noted = app.insist(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
             if let Err(problem) = noted {
                 tracing::warn!(code = problem.code.as_str(), "a refusal could not be noted");
             }
@@ -253,6 +284,32 @@ async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let named =
         |error: std::io::Error| std::io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
     TcpListener::bind(address).await.map_err(named)
+}
+
+/// Says why the database cannot be used, once for each reason, until it can. Whoever serves goes on trying meanwhile: a
+/// database that comes up later is nothing to end for.
+pub async fn tell_why_away(database_url: &str) {
+    let mut told = String::new();
+    loop {
+        match databases::open(database_url).await {
+            Ok(connection) => {
+                // All that was wanted of it.
+                drop(connection.close().await);
+                if !told.is_empty() {
+                    tracing::info!("the database can be used");
+                }
+                return;
+            }
+            Err(why) => {
+                let why = why.to_string();
+                if why != told {
+                    tracing::warn!(why, "the database cannot be used yet");
+                    told = why;
+                }
+            }
+        }
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 /// A token that the first SIGTERM or Ctrl-C cancels; a second one ends the process where it stands.

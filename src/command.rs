@@ -80,7 +80,7 @@ pub struct Moment<'a> {
     pub new_id: Uuid,
 }
 
-/// `If-Match` (RFC 9110, section 13.1.1).
+/// `If-Match` (RFC 9110, section 13.1.1); `If-None-Match` has the same form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum IfMatch {
     /// Not sent, or `*`: any version will do.
@@ -100,15 +100,21 @@ impl IfMatch {
         }
     }
 
+    /// Whether a row of that version is among what was sent.
+    #[must_use]
+    pub fn names(&self, version: i32) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Versions(versions) => versions.contains(&version),
+        }
+    }
+
     /// Whether the row may be changed.
     ///
     /// # Errors
     /// [`Refusal::VersionMismatch`] with the row's version.
     pub fn check(&self, row: &Appointment) -> Result<(), Refusal> {
-        match self {
-            Self::Versions(versions) if !versions.contains(&row.version) => Err(Refusal::VersionMismatch(row.version)),
-            _ => Ok(()),
-        }
+        if self.names(row.version) { Ok(()) } else { Err(Refusal::VersionMismatch(row.version)) }
     }
 }
 

@@ -20,6 +20,17 @@ impl Role {
     pub const ALL: [Self; 2] = [Self::Api, Self::Janitor];
 }
 
+/// Which database, by flag or by environment.
+///
+/// It may be missing, and any text: clap would name the flag alone where there is none, and quote a URL that is none, with
+/// the password in it.
+#[derive(Args, Clone)]
+pub struct Database {
+    /// Postgres, as `postgres://user:password@host:5432/database`.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL", global = true)]
+    pub database_url: Option<String>,
+}
+
 /// What `oncebook serve` can be told, by flag or by environment.
 #[derive(Args, Clone, Debug)]
 pub struct Config {

@@ -5,7 +5,8 @@
 //! what is right: only `clock.rs` is shared. Where no database is given, rows are not counted, and nothing pretends so.
 //!
 //! One file a section of `docs/CONFORMANCE.md`; `call.rs`, `answer.rs` and `raw.rs` speak HTTP, `fixture.rs` makes clinics,
-//! `operations.rs` lists every command, `database.rs` counts, ages and locks rows, `seen.rs` watches every answer.
+//! `operations.rs` lists every command, `database.rs` counts, ages and locks rows, `seen.rs` watches every answer,
+//! `preflight.rs` sees whether there is anything to check.
 
 mod answer;
 mod call;
@@ -25,6 +26,7 @@ mod key;
 mod malformed;
 mod operations;
 mod order;
+mod preflight;
 mod raw;
 mod reads;
 mod refusals;
@@ -196,7 +198,8 @@ pub fn cases() -> Vec<Case> {
 /// Runs the cases the options choose, prints a line for each and a summary, and writes the report asked for.
 ///
 /// # Errors
-/// When the target cannot be made out or the report cannot be written; a failed case is no error, but in the summary.
+/// When the target cannot be made out or reached, or the report cannot be written; a failed case is no error, but in the
+/// summary.
 pub async fn run(options: Options) -> anyhow::Result<Summary> {
     let chosen: Vec<Case> = cases().into_iter().filter(|case| case.chosen(options.only.as_deref())).collect();
     if options.list {
@@ -206,7 +209,9 @@ pub async fn run(options: Options) -> anyhow::Result<Summary> {
         return Ok(Summary::default());
     }
     anyhow::ensure!(!chosen.is_empty(), "no case has that number or name; --list shows them all");
-    let world = World::new(Target::from_options(&options)?)?;
+    let target = Target::from_options(&options)?;
+    preflight::reach(&target).await?;
+    let world = World::new(target)?;
     let mut report = report::Report::default();
     // What watches every answer reports last, when there is something to have watched.
     let (watching, acting): (Vec<Case>, Vec<Case>) = chosen.into_iter().partition(|case| case.watches);

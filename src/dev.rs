@@ -5,6 +5,7 @@
 mod account;
 pub mod binaries;
 pub mod cluster;
+mod keeper;
 mod leftover;
 mod lock;
 mod private;
@@ -15,11 +16,13 @@ mod welcome;
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use sqlx::migrate::MigrateDatabase;
 use sqlx::{Connection, PgConnection, Postgres};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Ids};
 use crate::dev::binaries::Binaries;
@@ -27,7 +30,7 @@ use crate::dev::cluster::Cluster;
 use crate::dev::lock::Lock;
 use crate::dev::record::DevJson;
 use crate::dev::seed::Demo;
-use crate::store::databases;
+use crate::store::databases::{self, Unusable};
 
 /// What `oncebook dev` was told.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ pub struct Machine {
     clock: Clock,
     ids: Ids,
     /// `None` where the database is somebody else's.
-    cluster: Option<Cluster>,
+    cluster: Option<Arc<Cluster>>,
     _lock: Lock,
 }
 
@@ -79,7 +82,7 @@ pub async fn prepare(options: Options) -> Result<Machine> {
     } else {
         let cluster = start_cluster(data_dir.join("postgres"), path_var).await?;
         let url = cluster.url("oncebook");
-        (Some(cluster), url)
+        (Some(Arc::new(cluster)), url)
     };
     let mut connection = connect(&database_url).await?;
     progress("bringing the schema up to date");
@@ -87,6 +90,9 @@ pub async fn prepare(options: Options) -> Result<Machine> {
     progress("looking after the demo group");
     let demo = seed::seed(&mut connection, last, clock.now(), &ids).await.context("cannot add the demo group")?;
     connection.close().await?;
+    if demo.replaced_keys > 0 {
+        progress(&replaced(demo.replaced_keys, &data_dir));
+    }
     Ok(Machine { data_dir, database_url, demo, clock, ids, cluster, _lock: lock })
 }
 
@@ -106,7 +112,20 @@ impl Machine {
     /// The private Postgres, where there is one.
     #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
-        self.cluster.as_ref()
+        self.cluster.as_deref()
+    }
+
+    /// Starts the private Postgres again whenever it ends, until told to stop. Nothing to do where the database is somebody
+    /// else's.
+    ///
+    /// # Errors
+    /// When it does not stay up.
+    pub async fn keep_running(&self, stop: &CancellationToken) -> Result<()> {
+        let Some(cluster) = &self.cluster else {
+            stop.cancelled().await;
+            return Ok(());
+        };
+        keeper::keep(cluster, stop).await
     }
 
     /// Writes `dev.json` and prints what a newcomer does next. Call it once the service answers at `base_url`.
@@ -129,7 +148,7 @@ impl Machine {
             service_ids: demo.service_ids,
             patient_ids: demo.patient_ids,
         };
-        let mut connection = PgConnection::connect(&self.database_url).await?;
+        let mut connection = databases::connect(&self.database_url).await?;
         let now = self.clock.now();
         let opening = welcome::opening(&mut connection, &self.demo, now).await?;
         connection.close().await?;
@@ -144,7 +163,8 @@ impl Machine {
     /// When Postgres does not stop.
     pub async fn stop(self) -> Result<()> {
         let Self { cluster, _lock, .. } = self;
-        let Some(cluster) = cluster else { return Ok(()) };
+        // Shared with nobody any more, unless its keeper was dropped in mid-start: then it stops when that is through.
+        let Some(cluster) = cluster.and_then(Arc::into_inner) else { return Ok(()) };
         progress("stopping Postgres");
         tokio::task::spawn_blocking(|| cluster.stop()).await?
     }
@@ -168,14 +188,22 @@ async fn start_cluster(folder: PathBuf, path_var: Option<OsString>) -> Result<Cl
 
 /// Creates the database where it is missing.
 async fn connect(url: &str) -> Result<PgConnection> {
-    match PgConnection::connect(url).await {
-        // 3D000 is Postgres's invalid_catalog_name.
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("3D000") => {
+    match databases::connect(url).await {
+        Err(Unusable::NoDatabase(..)) => {
             Postgres::create_database(url).await.context("cannot create the database")?;
-            PgConnection::connect(url).await.context("cannot reach the database just created")
+            Ok(databases::connect(url).await?)
         }
-        connected => connected.context("cannot reach the database"),
+        connected => Ok(connected?),
     }
+}
+
+/// Two data dirs on one database take the keys from each other, and whoever used the first would wonder about the 401.
+fn replaced(keys: usize, data_dir: &Path) -> String {
+    format!(
+        "{keys} demo keys of this database were not those of {}: new ones are issued, and the old ones, perhaps of another \
+         data dir, work no more",
+        data_dir.display()
+    )
 }
 
 /// Better now than after Postgres has been started for nothing.

@@ -38,6 +38,7 @@ pub mod operations;
 pub mod page;
 pub mod params;
 pub mod problem;
+pub mod reading;
 pub mod routes;
 
 use guard::{Guard, guard};
@@ -49,32 +50,38 @@ fn guarded(app: &Arc<App>, Group { kind, permission, routes }: Group) -> Router<
     let Some(permission) = permission else { return router };
     let guarding = match kind {
         Kind::Command | Kind::Removal => Guard::of_command(app, permission),
-        Kind::Change | Kind::Read => Guard::fresh(app, permission),
+        Kind::Change | Kind::Read | Kind::Probe => Guard::fresh(app, permission),
     };
     router.route_layer(from_fn_with_state(guarding, guard))
 }
 
 /// The whole service; without what has a listener of its own, if one is set.
 pub fn router(app: &Arc<App>) -> Router {
-    let admin = app.config.admin_listen.is_none().then(routes::admin);
-    let groups = routes::api().into_iter().chain([routes::open()]).chain(admin);
-    let router = groups.fold(Router::new(), |router, group| router.merge(guarded(app, group)));
-    let router = router
+    let limited = together(app, routes::api().into_iter().chain([routes::open()]))
         .route("/", get(operations::root))
         .merge(docs::routes())
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn(intake::intake))
+        .fallback(not_found);
+    let admin = app.config.admin_listen.is_none().then(routes::admin);
+    let probes = together(app, [routes::health()].into_iter().chain(admin));
+    let router = taking_in(limited)
         .layer(from_fn_with_state(Arc::clone(app), edge::flood))
+        .merge(taking_in(probes))
         .layer(option_layer(edge::cors(app)));
     within_edge(app, router)
 }
 
 /// What the listener for those who run the service serves.
 pub fn admin_router(app: &Arc<App>) -> Router {
-    let health = Router::new().route("/healthz", get(operations::healthz));
-    let router = guarded(app, routes::admin()).merge(health);
-    within_edge(app, router.fallback(not_found).method_not_allowed_fallback(method_not_allowed))
+    within_edge(app, taking_in(together(app, [routes::health(), routes::admin()]).fallback(not_found)))
+}
+
+fn together(app: &Arc<App>, groups: impl IntoIterator<Item = Group>) -> Router<Arc<App>> {
+    groups.into_iter().fold(Router::new(), |router, group| router.merge(guarded(app, group)))
+}
+
+/// These routes, each with a word for the methods it has not, once the body is there.
+fn taking_in(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router.method_not_allowed_fallback(method_not_allowed).layer(from_fn(intake::intake))
 }
 
 fn within_edge(app: &Arc<App>, router: Router<Arc<App>>) -> Router {

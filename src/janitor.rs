@@ -1,4 +1,4 @@
-//! Role `janitor`: forgets keys whose retention has passed and seals the audit. And the flusher, which every process that
+//! Role `janitor`: forgets keys and counts whose time has passed and seals the audit. And the flusher, which every process that
 //! serves the API has: it writes down the replays counted in memory.
 
 use std::sync::Arc;
@@ -19,6 +19,9 @@ const BATCH: i64 = 1000;
 /// The audit is sealed this far behind: longer than any command takes, so that few rows come late.
 const SEALED_BEHIND: SignedDuration = SignedDuration::from_secs(30);
 
+/// Counts of replays are kept for a year and a month, so that a month can be held against the same one a year ago.
+const COUNTS_KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
+
 /// Purges and seals.
 pub struct Janitor(pub Arc<App>);
 
@@ -33,11 +36,14 @@ impl Worker for Janitor {
 
     async fn step(&self) -> Result<Did, Problem> {
         let now = self.0.clock.now();
-        let purged = self.0.read(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
+        let purged = self.0.insist(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
         let before = now.saturating_sub(SEALED_BEHIND).unwrap_or(now);
-        let sealed = self.0.read(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
+        let sealed = self.0.insist(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
+        let since = now.saturating_sub(COUNTS_KEPT).unwrap_or(now);
+        let forgotten =
+            self.0.insist(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await?;
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
-        let full = i64::try_from(purged).is_ok_and(|purged| purged == BATCH) || sealed == BATCH;
+        let full = [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
         Ok(if full { Did::Work } else { Did::Nothing })
     }
 }
@@ -64,7 +70,13 @@ impl Worker for Flusher {
         }
         let now = self.0.clock.now();
         let minute = Timestamp::from_second(now.as_second() / 60 * 60).unwrap_or(now);
-        self.0.read(|connection| janitor::add_replays(connection, minute, &counts).scope_boxed()).await?;
+        let added = self.0.insist(|connection| janitor::add_replays(connection, minute, &counts).scope_boxed()).await;
+        if let Err(problem) = added {
+            // None is lost; where the connection broke at the very end of the statement, some are counted twice. A figure
+            // that shows how often callers try again had better be high than blind to an outage, when they try the most.
+            self.0.commands.replays.put_back(counts);
+            return Err(problem);
+        }
         Ok(Did::Nothing)
     }
 }

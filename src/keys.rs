@@ -10,10 +10,10 @@ use uuid::Uuid;
 use crate::clock::{Clock, Ids};
 use crate::domain::access::{Caller, CredentialView, Role};
 use crate::domain::api_key::NewKey;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
 use crate::store::directory::clinics;
-use crate::store::{credentials, credentials_admin};
+use crate::store::{credentials, credentials_admin, databases};
 
 /// The subject the audit knows the command line by.
 const SUBJECT: &str = "oncebook keys";
@@ -65,7 +65,7 @@ fn role(text: &str) -> Result<Role, String> {
 /// # Errors
 /// If the database cannot be reached, or has no such group, clinic or credential.
 pub async fn run(database_url: &str, keys: Keys, clock: &Clock, ids: &Ids) -> anyhow::Result<()> {
-    let mut connection = PgConnection::connect(database_url).await.context("connecting to the database")?;
+    let mut connection = databases::open(database_url).await?;
     match keys {
         Keys::Create { tenant, new_tenant, name, subject, roles, clinics } => {
             let now = clock.now();
@@ -94,14 +94,7 @@ pub async fn run(database_url: &str, keys: Keys, clock: &Clock, ids: &Ids) -> an
             println!("{}", create(&mut connection, tenant, &credential, ids).await?);
         }
         Keys::List { tenant } => {
-            println!("{:<36}  {:<36}  {:<24}  {:<24}  {:<12}  roles", "id", "tenant", "name", "subject", "state");
-            for (tenant, it) in credentials_admin::all(&mut connection, tenant).await? {
-                let state = it.revoked_at.map_or("in use", |_| "revoked");
-                let roles: Vec<&str> = it.roles.iter().map(|role| role.as_str()).collect();
-                let reach = it.clinic_ids.map_or_else(String::new, |ids| format!(" at {} clinics", ids.len()));
-                let (name, subject, roles) = (it.name, it.subject, roles.join(","));
-                println!("{}  {tenant}  {name:<24}  {subject:<24}  {state:<12}  {roles}{reach}", it.id);
-            }
+            print!("{}", table(&credentials_admin::all(&mut connection, tenant).await?));
         }
         Keys::Revoke { id } => {
             let id = id.strip_prefix("ob_").and_then(|key| key.split('_').next()).unwrap_or(&id);
@@ -109,12 +102,34 @@ pub async fn run(database_url: &str, keys: Keys, clock: &Clock, ids: &Ids) -> an
             let found = credentials::find(&mut connection, id).await?.context("there is no such credential")?;
             let at = clock.now();
             let asker = asker(found.caller.tenant_id, at, ids);
-            let note = Note { id: ids.uuid(at), at, operation: "revoke_credential", asker: &asker };
+            let note = AuditNote { id: ids.uuid(at), at, operation: "revoke_credential", asker: &asker };
             credentials_admin::revoke(&mut connection, id, &note).await?;
             println!("{id} is revoked.");
         }
     }
     connection.close().await.context("closing the connection")
+}
+
+/// What there is, a line each below a head, as wide as its widest; a word where there is nothing.
+fn table(credentials: &[(Uuid, CredentialView)]) -> String {
+    if credentials.is_empty() {
+        return "There are no credentials.\n".to_owned();
+    }
+    let head = ["id", "tenant", "name", "subject", "state", "clinics", "roles"].map(str::to_owned);
+    let rows = credentials.iter().map(|(tenant, it)| {
+        let state = if it.revoked_at.is_some() { "revoked" } else { "in use" };
+        let clinics = it.clinic_ids.as_ref().map_or_else(|| "all".to_owned(), |ids| ids.len().to_string());
+        let roles: Vec<&str> = it.roles.iter().map(|role| role.as_str()).collect();
+        let (id, tenant, roles) = (it.id.to_string(), tenant.to_string(), roles.join(","));
+        [id, tenant, it.name.clone(), it.subject.clone(), state.to_owned(), clinics, roles]
+    });
+    let lines: Vec<_> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let padded = |line: &[String; 7]| {
+        let cells = line.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = width(column)));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines.iter().map(padded).collect()
 }
 
 /// Makes a credential of a group that exists, and hands its key over.
@@ -131,7 +146,7 @@ async fn create(
     }
     let key = NewKey::new(credential.id, &ids.secret());
     let (at, asker) = (credential.created_at, asker(tenant, credential.created_at, ids));
-    let note = Note { id: ids.uuid(at), at, operation: "create_credential", asker: &asker };
+    let note = AuditNote { id: ids.uuid(at), at, operation: "create_credential", asker: &asker };
     credentials_admin::create(connection, credential, &key.secret_hash, &note).await?;
     Ok(key.text)
 }
@@ -146,4 +161,35 @@ fn asker(tenant: Uuid, at: jiff::Timestamp, ids: &Ids) -> Asker {
         clinic_ids: None,
     };
     Asker { caller, request_id: ids.uuid(at), caller_request_id: None, traceparent: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_as_wide_as_its_widest() {
+        let credential = |name: &str, clinics: Option<usize>| CredentialView {
+            id: Uuid::nil(),
+            name: name.to_owned(),
+            subject: "user:ada".to_owned(),
+            roles: vec![Role::ClinicAdmin],
+            clinic_ids: clinics.map(|clinics| vec![Uuid::nil(); clinics]),
+            created_by: SUBJECT.to_owned(),
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+            previous_secret_until: None,
+            revoked_at: clinics.map(|_| jiff::Timestamp::UNIX_EPOCH),
+        };
+        let text =
+            table(&[(Uuid::nil(), credential("Tablet, Köpenick", Some(1))), (Uuid::nil(), credential("first", None))]);
+        let nil = Uuid::nil();
+        let (id, tenant) = (format!("{:<36}", "id"), format!("{:<36}", "tenant"));
+        let expected = format!(
+            "{id}  {tenant}  name              subject   state    clinics  roles\n\
+             {nil}  {nil}  Tablet, Köpenick  user:ada  revoked  1        CLINIC_ADMIN\n\
+             {nil}  {nil}  first             user:ada  in use   all      CLINIC_ADMIN\n"
+        );
+        assert_eq!(text, expected);
+        assert_eq!(table(&[]), "There are no credentials.\n");
+    }
 }

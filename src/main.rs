@@ -8,12 +8,11 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use oncebook::app::{self, App, Listeners};
 use oncebook::clock::{Clock, Ids};
-use oncebook::config::{self, Config, Role};
+use oncebook::config::{self, Config, Database, Role};
 use oncebook::http::openapi;
 use oncebook::keys::{self, Keys};
 use oncebook::store::{databases, janitor};
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
-use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 /// A clinic appointment service in which a command that arrives twice changes an appointment once.
@@ -34,15 +33,15 @@ enum What {
         /// Where it keeps everything.
         #[arg(long, default_value = ".oncebook")]
         data_dir: PathBuf,
-        /// A database to use instead of a private Postgres.
-        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+        /// A database to use instead of a private Postgres. Its demo keys belong to one data dir: another that starts on
+        /// it issues new ones, and those of the first work no more.
+        #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
         database_url: Option<String>,
     },
     /// Serves the API against a database, in production.
     Serve {
-        /// Postgres.
-        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-        database_url: String,
+        #[command(flatten)]
+        database: Database,
         /// What this process does.
         #[arg(long, env = "ONCEBOOK_ROLES", value_delimiter = ',', value_enum, default_values_t = Role::ALL)]
         roles: Vec<Role>,
@@ -51,17 +50,15 @@ enum What {
     },
     /// Brings the database's schema up to date.
     Migrate {
-        /// Postgres.
-        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-        database_url: String,
+        #[command(flatten)]
+        database: Database,
     },
     /// Prints the OpenAPI document.
     Openapi,
     /// Makes, lists and revokes API keys, on the database itself.
     Keys {
-        /// Postgres.
-        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-        database_url: String,
+        #[command(flatten)]
+        database: Database,
         #[command(subcommand)]
         keys: Keys,
     },
@@ -71,9 +68,8 @@ enum What {
     Conformance(conformance::Options),
     /// Checks that the audit is as it was when it was sealed; exits with 1 when it is not.
     Audit {
-        /// Postgres.
-        #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-        database_url: String,
+        #[command(flatten)]
+        database: Database,
     },
     /// Asks a service on this machine whether it is alive; exits with 1 when it is not.
     Healthcheck {
@@ -96,26 +92,23 @@ fn main() -> ExitCode {
 async fn run(command: What) -> anyhow::Result<ExitCode> {
     match command {
         What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await?,
-        What::Serve { database_url, roles, config } => {
+        What::Serve { database, roles, config } => {
+            let database_url = url(database)?;
             telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
             serve(config, &database_url, &roles, listeners, app::stop_on_signal()?).await?;
         }
-        What::Migrate { database_url } => {
-            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+        What::Migrate { database } => {
+            let mut connection = databases::connect(&url(database)?).await?;
             databases::migrate(&mut connection).await.context("migrating")?;
             println!("The schema is up to date.");
         }
         What::Openapi => print!("{}", openapi::text()),
-        What::Keys { database_url, keys } => keys::run(&database_url, keys, &Clock::system(), &Ids::random()).await?,
+        What::Keys { database, keys } => keys::run(&url(database)?, keys, &Clock::system(), &Ids::random()).await?,
         What::Bench(options) => Box::pin(bench::run(options)).await?,
-        // Its last line is the summary: a failed case is no error of the program's to be explained below it.
-        What::Conformance(options) => {
-            let summary = Box::pin(conformance::run(options)).await?;
-            return Ok(if summary.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-        }
-        What::Audit { database_url } => {
-            let mut connection = PgConnection::connect(&database_url).await.context("connecting to the database")?;
+        What::Conformance(options) => return Ok(check(options).await),
+        What::Audit { database } => {
+            let mut connection = databases::open(&url(database)?).await?;
             let broken = janitor::first_broken_seal(&mut connection).await.context("reading the audit")?;
             anyhow::ensure!(broken.is_none(), "seal {} does not fit the rows it covers", broken.unwrap_or_default());
             println!("Every seal of the audit fits the rows it covers.");
@@ -125,13 +118,35 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The URL of the database; nothing is asked of it yet.
+fn url(database: Database) -> anyhow::Result<String> {
+    let url = database.database_url.filter(|url| !url.is_empty());
+    let url =
+        url.context("which database? Set DATABASE_URL, or give --database-url postgres://user:password@host/name")?;
+    databases::options(&url).context("DATABASE_URL")?;
+    Ok(url)
+}
+
+/// 0 where every promise held, 1 where one was broken; 2, as for arguments that make no sense, where none was checked.
+async fn check(options: conformance::Options) -> ExitCode {
+    match Box::pin(conformance::run(options)).await {
+        // Its last line is the summary: a failed case is no error of the program's to be explained below it.
+        Ok(summary) if summary.failed == 0 => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("oncebook: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {
     telemetry::log(false);
     let stop = app::stop_on_signal()?;
     let options = dev::Options {
         data_dir,
         port,
-        database_url,
+        database_url: database_url.filter(|url| !url.is_empty()),
         path_var: config::path(),
         clock: Clock::system(),
         ids: Ids::random(),
@@ -149,8 +164,18 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         }
         announced
     };
-    let (served, announced) =
-        tokio::join!(serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()), announce);
+    let keep = async {
+        let kept = machine.keep_running(&stop).await;
+        stop.cancel();
+        kept
+    };
+    let serve = async {
+        let served = serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()).await;
+        stop.cancel();
+        served
+    };
+    let (announced, kept, served) = tokio::join!(announce, keep, serve);
+    kept?;
     announced?;
     served?;
     machine.stop().await
@@ -165,9 +190,17 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let app =
         App::new(config, database_url, Clock::system(), Ids::random(), telemetry::metrics()).context("DATABASE_URL")?;
-    for listener in [&listeners.api, &listeners.admin].into_iter().flatten() {
-        tracing::info!(address = %listener.local_addr()?, ?roles, "serving");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?roles, "starting");
+    if let Some(api) = &listeners.api {
+        tracing::info!(address = %api.local_addr()?, "serving the API");
     }
-    app.run(roles, listeners, stop).await;
+    if let Some(admin) = &listeners.admin {
+        tracing::info!(address = %admin.local_addr()?, "serving metrics and readiness");
+    }
+    let looking = stop.clone();
+    tokio::join!(
+        Box::pin(app.run(roles, listeners, stop)),
+        looking.run_until_cancelled(Box::pin(app::tell_why_away(database_url)))
+    );
     Ok(())
 }

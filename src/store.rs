@@ -3,13 +3,14 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleResult};
+use deadpool::managed::{self, Metrics, Object, RecycleResult};
 use scoped_futures::ScopedBoxFuture;
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::Ids;
+use databases::Unusable;
 
 pub mod appointments;
 pub mod audit;
@@ -107,9 +108,9 @@ impl Store {
     /// Prepares a pool of at most `connections`; none is opened yet.
     ///
     /// # Errors
-    /// If the URL is not one of Postgres's.
-    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, sqlx::Error> {
-        let options: PgConnectOptions = database_url.parse()?;
+    /// [`Unusable::NotAUrl`].
+    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, Unusable> {
+        let options = databases::options(database_url)?;
         let options = options.options(SESSION).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
@@ -117,8 +118,7 @@ impl Store {
             // wait for that.
             .queue_mode(managed::QueueMode::Lifo)
             .runtime(deadpool::Runtime::Tokio1)
-            .build()
-            .map_err(|error| sqlx::Error::Configuration(Box::new(error)))?;
+            .build()?;
         Ok(Self(pool))
     }
 
@@ -136,8 +136,8 @@ impl Store {
     ) -> Result<T, StoreError> {
         let mut lent = match timeout_at(deadline, self.0.get()).await {
             Ok(Ok(object)) => Lent(Some(object)),
-            Ok(Err(PoolError::Backend(error))) => return Err(error.into()),
-            Ok(Err(other)) => return Err(StoreError::Gone(other.to_string())),
+            // Whatever keeps us out, a wrong password included, it is no answer of the statement's.
+            Ok(Err(error)) => return Err(StoreError::Gone(error.to_string())),
             Err(_) => return Err(StoreError::Late),
         };
         let Ok(answered) = timeout_at(deadline, statement(&mut lent)).await else {

@@ -2,6 +2,8 @@
 //!
 //! Keys, tokens and bodies are never logged; a request is one line at the edge.
 
+use std::io::IsTerminal;
+
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
@@ -18,7 +20,9 @@ pub fn log(json: bool) {
     let filter = config::log_filter()
         .and_then(|filter| EnvFilter::try_new(filter).ok())
         .unwrap_or_else(|| EnvFilter::new(FILTER));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for a terminal; in a file they are noise.
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // A second set-up in one process (a test) keeps the first.
     let _ = if json { lines.json().try_init() } else { lines.try_init() };
 }
@@ -38,5 +42,6 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");
     metrics::describe_gauge!("oncebook_in_flight_waiters", "Duplicates that wait for the first request's answer.");
     metrics::describe_gauge!("oncebook_lanes", "Practitioners and appointments that commands take turns on.");
+    metrics::describe_counter!("oncebook_keys_purged_total", "Keys the janitor forgot, their retention being over.");
     Some(handle)
 }

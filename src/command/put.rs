@@ -10,9 +10,9 @@ use super::IfMatch;
 use super::run::{Commands, PAUSE_MILLIS};
 use crate::domain::problem::{Code, Problem};
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
-use crate::store::directory::{Entry, Sight, Written};
+use crate::store::directory::{Entry, Outcome, Sight};
 
 /// The preconditions of a put (RFC 9110, section 13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,11 +26,7 @@ pub struct Condition {
 impl Condition {
     /// Whether a row of that version may be there; none is no row.
     fn holds(&self, version: Option<i32>) -> bool {
-        let is = |tags: &IfMatch| match (tags, version) {
-            (_, None) => false,
-            (IfMatch::Any, Some(_)) => true,
-            (IfMatch::Versions(versions), Some(version)) => versions.contains(&version),
-        };
+        let is = |tags: &IfMatch| version.is_some_and(|version| tags.names(version));
         self.if_match.as_ref().is_none_or(is) && !self.if_none_match.as_ref().is_some_and(is)
     }
 }
@@ -108,12 +104,12 @@ impl Commands {
                 Decision::Replace(row) => (Some(row.clone()), row.version() + 1),
             };
             match self.write_put(deadline, asker, entry, seen.as_ref()).await? {
-                Some(Written::Done) => {
+                Some(Outcome::Done) => {
                     return Ok(Put { row: entry.clone().at_version(version), created: seen.is_none() });
                 }
-                Some(Written::InUse) => return Err(Code::InUse.into()),
+                Some(Outcome::InUse) => return Err(Code::InUse.into()),
                 None => in_doubt = Some(entry.clone().at_version(version)),
-                Some(Written::Stale) => {}
+                Some(Outcome::Stale) => {}
             }
             if Instant::now() >= deadline {
                 return Err(Code::Unavailable.into());
@@ -130,12 +126,12 @@ impl Commands {
         asker: &Asker,
         entry: &T,
         seen: Option<&T>,
-    ) -> Result<Option<Written>, Problem> {
+    ) -> Result<Option<Outcome>, Problem> {
         let at = self.clock.now();
-        let note = &Note { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
+        let note = &AuditNote { id: self.ids.uuid(at), at, operation: T::OPERATION, asker };
         match self.store.once(deadline, |connection| entry.write(connection, seen, note).scope_boxed()).await {
             Ok(written) => Ok(Some(written)),
-            Err(StoreError::Again(_)) => Ok(Some(Written::Stale)),
+            Err(StoreError::Again(_)) => Ok(Some(Outcome::Stale)),
             Err(StoreError::Gone(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -1,10 +1,13 @@
 //! The directory (API.md): PUT with the caller's own ids, which is idempotent by nature. Booking reads it, so case 51.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::case::{About as _, Case, Verdict, ensure};
 use super::database::Growth;
-use super::fixture::{Place, Settings, hours, patient_body};
+use super::fixture::{Place, Settings, hours, patient_body, text};
+use super::reads::all_pages;
 use super::world::World;
 
 /// Case 51, the directory.
@@ -18,6 +21,9 @@ pub(super) fn cases() -> Vec<Case> {
         }),
         Case::new(51, "rows that are booked do not move to another clinic: in_use; deactivating is allowed", |w| {
             Box::pin(in_use(w))
+        }),
+        Case::new(51, "lists by name, page by page: by name whatever its case, none twice and none lost", |w| {
+            Box::pin(by_name(w))
         }),
         Case::new(51, "patients are found by name and by birth date", |w| Box::pin(patients(w))),
     ]
@@ -142,6 +148,35 @@ async fn in_use(world: &World) -> Verdict {
     let read = place.client.get(format!("/v1/appointments/{}", booked.id)).send().await?;
     let end = read.is(200)?.member("end")?;
     ensure(end == slot.later(90).start.to_string(), "a booked visit as long as it was", end)
+}
+
+async fn by_name(world: &World) -> Verdict {
+    let place = Place::fresh(world).await?;
+    let mark = world.id().replace('-', "");
+    let mut put = HashSet::new();
+    for name in ["anna", "Anna", "ANNA", "anna", "Bo", "bo", "o'hara", "zoë", "éva"] {
+        let (id, name) = (world.id(), format!("{name} {mark}"));
+        place.put(&format!("/v1/operatories/{id}"), &json!({"clinic_id": place.clinic, "name": name})).await?;
+        let mut service = place.service(30, 0);
+        service["name"] = json!(name);
+        place.put(&format!("/v1/services/{id}"), &service).await?;
+        place.put(&format!("/v1/practitioners/{id}"), &json!({"name": name})).await?;
+        place.put(&format!("/v1/practitioners/{id}/clinics/{}", place.clinic), &json!({})).await?;
+        place.put(&format!("/v1/patients/{id}"), &json!({"name": name})).await?;
+        put.insert(id);
+    }
+    let clinic = &place.clinic;
+    let lists = ["operatories", "services", "practitioners"].map(|list| format!("/v1/{list}?clinic_id={clinic}"));
+    for list in lists.into_iter().chain([format!("/v1/patients?q={mark}")]) {
+        let items = all_pages(&world.admin().get(list.clone()), 2).await.about(&list)?;
+        let place_of = |item: &Value| (text(item, "name").to_lowercase(), text(item, "id"));
+        let order: Vec<(String, String)> = items.iter().map(place_of).collect();
+        ensure(order.is_sorted(), "items by name and id", format!("{order:?}")).about(&list)?;
+        let ids: HashSet<String> = items.iter().map(|item| text(item, "id")).collect();
+        ensure(ids.len() == items.len(), "no item twice", format!("{order:?}")).about(&list)?;
+        ensure(put.is_subset(&ids), "none lost", format!("{order:?}")).about(&list)?;
+    }
+    Ok(())
 }
 
 async fn patients(world: &World) -> Verdict {

@@ -29,6 +29,7 @@ enum Fault {
     NoKey,
     Clinic,
     Row,
+    NoId,
     KeyUsed,
     Business,
 }
@@ -41,7 +42,7 @@ impl Fault {
         &[Self::Size],
         &[Self::MediaType],
         &[Self::Shape, Self::Query, Self::NoKey],
-        &[Self::Clinic, Self::Row],
+        &[Self::Clinic, Self::Row, Self::NoId],
         &[Self::KeyUsed],
         &[Self::Business],
     ];
@@ -54,7 +55,7 @@ impl Fault {
             Self::MediaType => (415, "unsupported_media_type"),
             Self::Shape | Self::Query => (400, "malformed_request"),
             Self::NoKey => (400, "idempotency_key_missing"),
-            Self::Row => (404, "not_found"),
+            Self::Row | Self::NoId => (404, "not_found"),
             Self::KeyUsed => (409, "idempotency_key_reused"),
             Self::Business => (422, "in_the_past"),
         }
@@ -67,6 +68,7 @@ impl Fault {
             Self::Clinic => call.with("clinic_id", world.id()),
             Self::Shape => call.with("colour", "red"),
             Self::Row => call.at(call.path().replace(&booked.id, &world.id())),
+            Self::NoId => call.at(call.path().replace(&booked.id, "nothing")),
             Self::KeyUsed => call.key(&booked.key),
             Self::NoKey => call.clone().without("idempotency-key"),
             Self::Query => call.at(format!("{}?colour=red", call.path())),
@@ -78,11 +80,12 @@ impl Fault {
     }
 
     /// In which faults can be put onto one request, none undoing another.
-    const APPLIED: [Self; 11] = [
+    const APPLIED: [Self; 12] = [
         Self::Business,
         Self::Clinic,
         Self::Shape,
         Self::Row,
+        Self::NoId,
         Self::KeyUsed,
         Self::NoKey,
         Self::Query,
@@ -174,6 +177,7 @@ async fn change(world: &World) -> Verdict {
             Fault::Query,
             Fault::NoKey,
             Fault::Row,
+            Fault::NoId,
             Fault::KeyUsed,
             Fault::Business,
         ],

@@ -23,7 +23,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn all_pages(list: &Call, limit: usize) -> Verdict<Vec<Value>> {
+/// Everything in a list, whose path has a query already, page by page.
+pub(super) async fn all_pages(list: &Call, limit: usize) -> Verdict<Vec<Value>> {
     let mut items = Vec::new();
     let mut after = String::new();
     for _ in 0..200 {

@@ -122,6 +122,17 @@ impl Cluster {
         &self.folder
     }
 
+    /// How Postgres ended by itself or by somebody else's hand, or that it did not start again; none while it runs.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn ended(&self) -> Result<Option<String>> {
+        match self.server().as_mut() {
+            Some(server) => Ok(server.ended()?.map(|status| status.to_string())),
+            None => Ok(Some("it did not start".to_owned())),
+        }
+    }
+
     /// Crashes Postgres and starts it again on the same port; starts it if it died otherwise.
     ///
     /// # Errors

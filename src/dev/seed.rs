@@ -51,6 +51,8 @@ pub struct Demo {
     pub patient_ids: Vec<Uuid>,
     /// Tokens that work.
     pub api_keys: ApiKeys,
+    /// How many of them took the place of ones that worked until then.
+    pub replaced_keys: usize,
 }
 
 /// Adds what is missing. Keys of the last run go on working where their rows agree; the others are issued anew.
@@ -68,7 +70,7 @@ pub async fn seed(
     demo::add_group(connection, &other, now).await?;
     let (clinic, sister) = (&group.clinics[0], &group.clinics[1]);
     let mut api_keys = last.unwrap_or_default();
-    issue_keys(connection, &mut api_keys, &parts(&group, &other), now, ids).await?;
+    let replaced_keys = issue_keys(connection, &mut api_keys, &parts(&group, &other), now, ids).await?;
     Ok(Demo {
         tenant_id: group.id,
         clinic_id: clinic.id,
@@ -78,6 +80,7 @@ pub async fn seed(
         service_ids: clinic.services.iter().map(|(id, _, _)| *id).collect(),
         patient_ids: group.patients.iter().map(|patient| patient.id).collect(),
         api_keys,
+        replaced_keys,
     })
 }
 
@@ -115,13 +118,14 @@ fn parts(group: &Group, other: &Group) -> [Part; 9] {
     ]
 }
 
+/// Says how many keys that worked until now work no more.
 async fn issue_keys(
     connection: &mut PgConnection,
     keys: &mut ApiKeys,
     parts: &[Part],
     now: Timestamp,
     ids: &Ids,
-) -> Result<(), sqlx::Error> {
+) -> Result<usize, sqlx::Error> {
     let known: Vec<Uuid> = parts.iter().map(|part| id("credential", part.name)).collect();
     let working = demo::working_keys(connection, &known).await?;
     let mut issued = Vec::new();
@@ -147,7 +151,10 @@ async fn issue_keys(
         });
         *token = fresh.text;
     }
-    if issued.is_empty() { Ok(()) } else { demo::put_keys(connection, &issued, now).await }
+    if !issued.is_empty() {
+        demo::put_keys(connection, &issued, now).await?;
+    }
+    Ok(issued.iter().filter(|key| working.iter().any(|(id, _)| *id == key.id)).count())
 }
 
 fn group() -> Group {

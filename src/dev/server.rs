@@ -133,6 +133,11 @@ impl Server {
         self.postmaster.id()
     }
 
+    /// How it ended, if it has: nobody asked it to through us, or it would be no more.
+    pub(crate) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        self.postmaster.try_wait()
+    }
+
     /// Stops it and waits. Nothing to do where it has died already.
     pub(crate) fn stop(&mut self, launch: &Launch, how: Stop) -> Result<()> {
         let pid = self.pid().to_string();

@@ -2,26 +2,24 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::IntoResponse;
 use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::ask::{Ask, Nothing, execute};
-use super::fields::{Name, Text, bounds, instant};
-use super::guard::SignedIn;
+use super::fields::{Name, REASON, Text, bounds, instant};
 use super::listing;
 use super::page::{Page, Wanted};
-use super::params::{Ids, NoParams, Params};
-use super::problem::Refused;
+use super::params::Ids;
+use super::problem::Answered;
+use super::reading::{Reading, with_etag};
 use crate::app::App;
 use crate::command::book::Book;
 use crate::command::note::Note;
 use crate::command::reopen::Reopen;
-use crate::command::reply;
 use crate::command::reschedule::Reschedule;
 use crate::command::transition::{To, Transition};
 use crate::domain::access::Caller;
@@ -29,13 +27,8 @@ use crate::domain::appointment::{Appointment, AppointmentView, External, History
 use crate::domain::problem::{Code, Problem};
 use crate::store::appointments::{self, Filter};
 
-type Answered = Result<Response, Refused>;
-
 /// Longest note, in characters.
 const NOTE: usize = 4000;
-
-/// Longest reason, in characters.
-const REASON: usize = 1000;
 
 /// Longest name of a system or id in one, in characters.
 const EXTERNAL: usize = 200;
@@ -138,7 +131,7 @@ pub struct Move {
 
 /// Moves a booked visit: frees the old slot and holds the new one at the same instant.
 #[utoipa::path(post, path = "/v1/appointments/{id}/reschedule", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Move, responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn reschedule(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, body }: Ask<Move>) -> Answered {
+pub async fn reschedule(State(app): State<Arc<App>>, Ask { asked, body }: Ask<Move>, Ids([id]): Ids<1>) -> Answered {
     let command = Reschedule {
         id,
         start: instant("/start", &body.start, body.time_zone.as_deref())?,
@@ -153,25 +146,25 @@ pub async fn reschedule(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { as
 
 /// The patient has said they will come.
 #[utoipa::path(post, path = "/v1/appointments/{id}/confirm", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn confirm(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn confirm(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Confirmed }).await
 }
 
 /// The patient is here.
 #[utoipa::path(post, path = "/v1/appointments/{id}/check-in", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn check_in(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn check_in(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Arrived }).await
 }
 
 /// The visit has taken place.
 #[utoipa::path(post, path = "/v1/appointments/{id}/complete", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn complete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn complete(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::Fulfilled }).await
 }
 
 /// The patient did not come.
 #[utoipa::path(post, path = "/v1/appointments/{id}/no-show", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn no_show(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn no_show(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Transition { id, to: To::NoShow }).await
 }
 
@@ -189,8 +182,8 @@ pub struct Cancellation {
 #[utoipa::path(post, path = "/v1/appointments/{id}/cancel", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Cancellation, responses((status = 200, body = AppointmentView<'static>)))]
 pub async fn cancel(
     State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
     Ask { asked, body }: Ask<Cancellation>,
+    Ids([id]): Ids<1>,
 ) -> Answered {
     let reason = body.reason.map(|Text(reason)| reason).filter(|reason| !reason.is_empty());
     execute(&app, asked, Transition { id, to: To::Cancelled { reason } }).await
@@ -198,7 +191,7 @@ pub async fn cancel(
 
 /// Takes an arrived, missed or cancelled visit back to booked.
 #[utoipa::path(post, path = "/v1/appointments/{id}/reopen", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn reopen(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: Ask<Nothing>) -> Answered {
+pub async fn reopen(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Reopen { id }).await
 }
 
@@ -214,27 +207,20 @@ pub struct Patch {
 
 /// Changes an appointment's note.
 #[utoipa::path(patch, path = "/v1/appointments/{id}", tag = "Appointments", params(("id" = Uuid, Path)), request_body = Patch, responses((status = 200, body = AppointmentView<'static>)))]
-pub async fn note(State(app): State<Arc<App>>, Ids([id]): Ids<1>, Ask { asked, body }: Ask<Patch>) -> Answered {
+pub async fn note(State(app): State<Arc<App>>, Ask { asked, body }: Ask<Patch>, Ids([id]): Ids<1>) -> Answered {
     execute(&app, asked, Note { id, note: body.note.map(|Text(note)| note) }).await
 }
 
 /// Reads an appointment.
 #[utoipa::path(get, path = "/v1/appointments/{id}", operation_id = "get_appointment", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = AppointmentView<'static>), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
     let row = find(&app, &caller, Kind::Visit, id).await?;
     Ok(with_etag(row.version, &headers, &AppointmentView::from(&row)))
 }
 
 /// The visit or block of that id, if it is within the caller's reach.
 pub async fn find(app: &App, caller: &Caller, kind: Kind, id: Uuid) -> Result<Appointment, Problem> {
-    let tenant = caller.tenant_id;
-    let row = app.read(|connection| appointments::find(connection, tenant, kind, id).scope_boxed()).await?;
+    let row = app.insist(|connection| appointments::find(connection, caller.tenant_id, kind, id).scope_boxed()).await?;
     row.filter(|row| caller.reaches(row.clinic_id)).ok_or(Code::NotFound.into())
 }
 
@@ -242,7 +228,7 @@ pub async fn find(app: &App, caller: &Caller, kind: Kind, id: Uuid) -> Result<Ap
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Listed {
+pub struct ListParams {
     /// The clinic.
     clinic_id: Uuid,
     /// Those that start then or later.
@@ -265,12 +251,8 @@ pub struct Listed {
 }
 
 /// Lists a clinic's appointments by start, then id. Follow `next` until it is null.
-#[utoipa::path(get, path = "/v1/appointments", operation_id = "list_appointments", tag = "Appointments", params(Listed), responses((status = 200, body = Page<AppointmentView<'static>>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(asked): Params<Listed>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
+#[utoipa::path(get, path = "/v1/appointments", operation_id = "list_appointments", tag = "Appointments", params(ListParams), responses((status = 200, body = Page<AppointmentView<'static>>)))]
+pub async fn list(Reading { app, params: asked, caller, .. }: Reading<0, ListParams>) -> Answered {
     let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
     let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
     let filter = Filter {
@@ -297,29 +279,8 @@ pub struct History {
 
 /// Reads what an appointment has been: every version, by whom, when, by which command and request.
 #[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
-pub async fn history(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| appointments::history(connection, tenant, id).scope_boxed()).await?;
+pub async fn history(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| appointments::history(connection, caller.tenant_id, id).scope_boxed()).await?;
     let (_, items) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
     Ok(Json(History { items }).into_response())
-}
-
-/// A row with its `ETag`, or 304 to one who has this version (RFC 9110, section 13.1.2).
-pub fn with_etag(version: i32, headers: &HeaderMap, view: &impl serde::Serialize) -> Response {
-    let etag = reply::etag(version);
-    let has = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let unchanged = has
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag);
-    let mut response = if unchanged { StatusCode::NOT_MODIFIED.into_response() } else { Json(view).into_response() };
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
 }

@@ -1,11 +1,11 @@
-//! What a command's request brings: its body, its key, its precondition. One extractor, so that the checks keep their order:
-//! size, media type, shape, key.
+//! What a request that changes something brings: its body, its key, its preconditions. One extractor for each kind, so that
+//! the checks keep their order: size, media type, shape, key; a handler names it before the path's ids, whose 404 comes after.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Request};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
@@ -15,9 +15,12 @@ use super::guard::SignedIn;
 use super::intake::Intake;
 use super::problem::Refused;
 use crate::app::App;
+use crate::command::put::Condition;
+use crate::command::reply::etag;
 use crate::command::{Answer, Command, IfMatch, Request as Asked};
 use crate::domain::key::{self, KeyHash};
 use crate::domain::problem::{Code, Problem};
+use crate::store::commit::Asker;
 
 /// A command's request, read.
 pub struct Ask<T> {
@@ -33,24 +36,56 @@ pub struct AskWithoutKey {
     pub asked: Asked,
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Ask<T> {
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Ask<T> {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request)?;
-        let body = parse(&bytes)?;
-        let key = key_of(&asked.1)?;
-        Ok(Self { asked: Asked { key: Some(key), ..asked.0 }, body })
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
+        let asked = brought.asked()?;
+        let body = parse(&brought.body)?;
+        let key = key_of(&brought.headers)?;
+        Ok(Self { asked: Asked { key: Some(key), ..asked }, body })
     }
 }
 
-impl FromRequest<Arc<App>> for AskWithoutKey {
+impl FromRequestParts<Arc<App>> for AskWithoutKey {
     type Rejection = Refused;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let (asked, bytes) = read(request)?;
-        parse::<Nothing>(&bytes)?;
-        Ok(Self { asked: asked.0 })
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
+        let asked = brought.asked()?;
+        parse::<Nothing>(&brought.body)?;
+        Ok(Self { asked })
+    }
+}
+
+/// A change that is no command: of the directory, or of credentials. It needs no key.
+pub struct Change<T> {
+    /// Who asks.
+    pub asker: Asker,
+    /// `If-Match` and `If-None-Match`.
+    pub condition: Condition,
+    /// The body; an empty one reads like `{}`.
+    pub body: T,
+}
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Change<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
+        let brought = Brought::by(parts)?;
+        let body = parse(&brought.body)?;
+        let condition = Condition {
+            if_match: entity_tags(&brought.headers, &header::IF_MATCH)?,
+            if_none_match: entity_tags(&brought.headers, &header::IF_NONE_MATCH)?,
+        };
+        let asker = Asker {
+            caller: brought.signed_in.caller,
+            request_id: brought.ids.ours,
+            caller_request_id: brought.ids.callers,
+            traceparent: None,
+        };
+        Ok(Self { asker, condition, body })
     }
 }
 
@@ -59,29 +94,41 @@ impl FromRequest<Arc<App>> for AskWithoutKey {
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-fn read(request: Request) -> Result<((Asked, HeaderMap), Vec<u8>), Refused> {
-    let queried = no_query(&request);
-    let (parts, _) = request.into_parts();
-    let bytes = bytes(&parts)?;
-    queried?;
-    let signed_in = parts.extensions.get::<SignedIn>().ok_or(Code::Internal)?;
-    let ids = parts.extensions.get::<RequestIds>().ok_or(Code::Internal)?;
-    let asked = Asked {
-        token: signed_in.token,
-        key: None,
-        if_match: entity_tags(&parts.headers, &header::IF_MATCH)?.unwrap_or_default(),
-        id: ids.ours,
-        callers_id: ids.callers.clone(),
-        traceparent: traceparent(&parts.headers),
-    };
-    Ok(((asked, parts.headers), bytes))
+/// What they all bring, before anything of it is read but the body's size and media type.
+struct Brought {
+    headers: HeaderMap,
+    body: Vec<u8>,
+    signed_in: SignedIn,
+    ids: RequestIds,
+}
+
+impl Brought {
+    fn by(parts: &mut Parts) -> Result<Self, Refused> {
+        let body = bytes(parts)?;
+        no_query(&parts.uri)?;
+        let signed_in = parts.extensions.remove().ok_or(Code::Internal)?;
+        let ids = parts.extensions.remove().ok_or(Code::Internal)?;
+        Ok(Self { headers: std::mem::take(&mut parts.headers), body, signed_in, ids })
+    }
+
+    /// As a command takes it, its key aside.
+    fn asked(&self) -> Result<Asked, Problem> {
+        Ok(Asked {
+            token: self.signed_in.token,
+            key: None,
+            if_match: entity_tags(&self.headers, &header::IF_MATCH)?.unwrap_or_default(),
+            id: self.ids.ours,
+            callers_id: self.ids.callers.clone(),
+            traceparent: traceparent(&self.headers),
+        })
+    }
 }
 
 /// The body's bytes: not too many, and JSON by their own account.
-pub(super) fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
-    let bytes = match parts.extensions.get() {
+fn bytes(parts: &mut Parts) -> Result<Vec<u8>, Refused> {
+    let bytes = match parts.extensions.remove() {
         None => return Ok(Vec::new()),
-        Some(Intake::Whole(bytes)) => bytes.clone(),
+        Some(Intake::Whole(bytes)) => bytes,
         Some(Intake::TooLarge) => return Err(Code::BodyTooLarge.into()),
         Some(Intake::Broken) => return Err(Problem::malformed("", "The body did not arrive whole.").into()),
     };
@@ -100,8 +147,8 @@ pub(super) fn bytes(parts: &Parts) -> Result<Vec<u8>, Refused> {
 }
 
 /// These requests have no query parameters.
-pub(super) fn no_query(request: &Request) -> Result<(), Problem> {
-    match request.uri().query() {
+fn no_query(uri: &Uri) -> Result<(), Problem> {
+    match uri.query() {
         Some(query) if !query.is_empty() => Err(Problem::malformed("query", "This operation has no query parameters.")),
         _ => Ok(()),
     }
@@ -135,8 +182,8 @@ pub(super) fn entity_tags(headers: &HeaderMap, name: &HeaderName) -> Result<Opti
         for tag in line.split(',').map(str::trim) {
             let (weak, tag) = tag.strip_prefix("W/").map_or((false, tag), |tag| (true, tag));
             let opaque = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).ok_or_else(malformed)?;
-            let matches = !weak || name == header::IF_NONE_MATCH;
-            versions.push(opaque.parse().ok().filter(|_| matches).unwrap_or(-1));
+            let ours = |version: &i32| etag(*version) == tag && (!weak || name == header::IF_NONE_MATCH);
+            versions.push(opaque.parse().ok().filter(ours).unwrap_or(-1));
         }
     }
     Ok((!versions.is_empty()).then_some(IfMatch::Versions(versions)))
@@ -177,4 +224,25 @@ fn render(answer: Answer) -> Response {
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_a_version_only_in_the_form_we_gave_it_out() {
+        let tags = |name: &HeaderName, line| {
+            let headers = [(name.clone(), HeaderValue::from_static(line))].into_iter().collect();
+            entity_tags(&headers, name)
+        };
+        let line = r#""1", W/"2" ,"03","+4","""#;
+        assert_eq!(tags(&header::IF_MATCH, line), Ok(Some(IfMatch::Versions(vec![1, -1, -1, -1, -1]))));
+        assert_eq!(tags(&header::IF_NONE_MATCH, line), Ok(Some(IfMatch::Versions(vec![1, 2, -1, -1, -1]))));
+        for line in ["1", "\"1", "\"1\",", "w/\"1\"", ""] {
+            assert!(tags(&header::IF_MATCH, line).is_err(), "{line}");
+        }
+    }
 }

@@ -1,19 +1,15 @@
 //! Availability: `/v1/availability`. Asks with the look that a booking asks with, so that what is offered can be booked.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::Json;
+use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
 use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::fields;
-use super::guard::SignedIn;
-use super::params::Params;
-use super::problem::Refused;
+use super::problem::Answered;
+use super::reading::Reading;
 use crate::app::App;
 use crate::domain::access::Caller;
 use crate::domain::availability::{Opening, openings};
@@ -60,11 +56,7 @@ pub struct Availability {
 
 /// Says when a visit could be booked, with whom.
 #[utoipa::path(get, path = "/v1/availability", operation_id = "availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Params(asked): Params<Asked>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Result<Response, Refused> {
+pub async fn get(Reading { app, params: asked, caller, .. }: Reading<0, Asked>) -> Answered {
     let range = range(&asked)?;
     if !caller.reaches(asked.clinic_id) {
         return Err(Code::Forbidden.into());
@@ -117,7 +109,7 @@ async fn read(
     });
     let tenant = caller.tenant_id;
     let credential = caller.credential_id;
-    app.read(|connection| {
+    app.insist(|connection| {
         async move {
             let seen = look::look(connection, credential, None, now, question).await?;
             let Some((clinic, slot)) = seen.clinic.zip(seen.slot) else { return Ok(None) };

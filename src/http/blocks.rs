@@ -2,32 +2,26 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::IntoResponse;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use super::appointments::{find, with_etag};
+use super::appointments::find;
 use super::ask::{Ask, AskWithoutKey, execute};
-use super::fields::{Text, bounds, instant};
-use super::guard::SignedIn;
+use super::fields::{REASON, Text, bounds, instant};
 use super::listing;
 use super::page::{Page, Wanted};
-use super::params::{Ids, NoParams, Params};
-use super::problem::Refused;
+use super::params::Ids;
+use super::problem::Answered;
+use super::reading::{Reading, with_etag};
 use crate::app::App;
 use crate::command::block::{Block, Unblock};
 use crate::domain::appointment::{BlockView, Kind};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::time::Span;
 use crate::store::appointments::Filter;
-
-type Answered = Result<Response, Refused>;
-
-/// Longest reason, in characters.
-const REASON: usize = 1000;
 
 /// A stretch to be kept free. At least one of `practitioner_id` and `operatory_id`.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -81,19 +75,13 @@ pub async fn block(State(app): State<Arc<App>>, ask: Ask<Blocking>) -> Answered 
 
 /// Removes a block. Needs no key: a block that is removed stays removed.
 #[utoipa::path(delete, path = "/v1/blocks/{id}", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 204)))]
-pub async fn unblock(State(app): State<Arc<App>>, Ids([id]): Ids<1>, ask: AskWithoutKey) -> Answered {
+pub async fn unblock(State(app): State<Arc<App>>, ask: AskWithoutKey, Ids([id]): Ids<1>) -> Answered {
     execute(&app, ask.asked, Unblock { id }).await
 }
 
 /// Reads a block. One that was removed is no longer there.
 #[utoipa::path(get, path = "/v1/blocks/{id}", operation_id = "get_block", tag = "Blocks", params(("id" = Uuid, Path)), responses((status = 200, body = BlockView<'static>), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
     let row = find(&app, &caller, Kind::Block, id).await?;
     if !row.status.holds_slot() {
         return Err(Code::NotFound.into());
@@ -105,7 +93,7 @@ pub async fn get(
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Listed {
+pub struct ListParams {
     /// The clinic.
     clinic_id: Uuid,
     /// Those that end after then: a leave that began last week is among today's.
@@ -126,12 +114,8 @@ pub struct Listed {
 }
 
 /// Lists a clinic's blocks by start, then id, without those that were removed. Follow `next` until it is null.
-#[utoipa::path(get, path = "/v1/blocks", operation_id = "list_blocks", tag = "Blocks", params(Listed), responses((status = 200, body = Page<BlockView<'static>>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(asked): Params<Listed>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
+#[utoipa::path(get, path = "/v1/blocks", operation_id = "list_blocks", tag = "Blocks", params(ListParams), responses((status = 200, body = Page<BlockView<'static>>)))]
+pub async fn list(Reading { app, params: asked, caller, .. }: Reading<0, ListParams>) -> Answered {
     let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
     let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
     let filter = Filter {

@@ -1,19 +1,13 @@
 //! What became of a command: `/v1/commands`.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::{Extension, Json};
+use axum::Json;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use uuid::Uuid;
 
 use super::ask::key_of;
-use super::guard::SignedIn;
-use super::params::Params;
 use super::problem::Refused;
-use crate::app::App;
+use super::reading::Reading;
 use crate::command::claim::key_lock;
 use crate::command::fate::{self, Fate};
 use crate::domain::problem::Code;
@@ -31,10 +25,7 @@ pub struct Asked {
 /// Says what became of the command that was sent with this key.
 #[utoipa::path(get, path = "/v1/commands", operation_id = "command", tag = "Commands", params(Asked, ("Idempotency-Key" = String, Header, description = "The command's key.")), responses((status = 200, body = Fate)))]
 pub async fn get(
-    State(app): State<Arc<App>>,
-    Params(Asked { clinic_id }): Params<Asked>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
+    Reading { app, params: Asked { clinic_id }, caller, headers, .. }: Reading<0, Asked>,
 ) -> Result<Json<Fate>, Refused> {
     let key = key_of(&headers)?;
     if !caller.reaches(clinic_id) {
@@ -44,7 +35,7 @@ pub async fn get(
     let now = app.clock.now();
     let registry = &app.commands.registry;
     let (at_work, kept) = app
-        .read(|connection| {
+        .insist(|connection| {
             async move {
                 // In this order: see command/fate.rs.
                 let at_work = registry.is_at_work(&(tenant, clinic_id, key))

@@ -3,37 +3,32 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
+use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
 use jiff::{SignedDuration, Timestamp};
 use scoped_futures::ScopedFutureExt;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::ask::Nothing;
-use super::directory::{Change, named};
-use super::fields::{Name, Number};
-use super::guard::SignedIn;
-use super::page::{Cursor, Page, Wanted};
-use super::params::{Ids, NoParams, Params};
-use super::problem::Refused;
+use super::ask::{Change, Nothing};
+use super::directory::may_name;
+use super::fields::{NAME, Name, Number};
+use super::page::{Cursor, Page, PageParams};
+use super::params::Ids;
+use super::problem::Answered;
+use super::reading::Reading;
 use crate::app::App;
 use crate::domain::access::{Caller, CredentialView, Role};
 use crate::domain::api_key::NewKey;
 use crate::domain::problem::{Code, Problem};
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 use crate::store::commit::Asker;
 use crate::store::credentials_admin;
-
-type Answered = Result<Response, Refused>;
-
-/// Longest name and subject, in characters.
-const NAME: usize = 200;
 
 /// How long an old secret works after a rotation at the most: 30 days.
 const LONGEST_KEPT: i32 = 30 * 24 * 60 * 60;
@@ -114,55 +109,32 @@ pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields
     let credential = &change.body.credential(app.ids.uuid(now), &change.asker.caller, now)?;
     match (&credential.clinic_ids, &change.asker.caller.clinic_ids) {
         (None, Some(_)) => return Err(Code::Forbidden.into()),
-        (clinics, _) => named(&app, &change.asker.caller, clinics.as_deref().unwrap_or_default()).await?,
+        (clinics, _) => may_name(&app, &change.asker.caller, clinics.as_deref().unwrap_or_default()).await?,
     }
     let key = NewKey::new(credential.id, &app.ids.secret());
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "create_credential", &change.asker));
-    app.read(|connection| credentials_admin::create(connection, credential, secret_hash, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::create(connection, credential, secret_hash, note).scope_boxed()).await?;
     let issued = IssuedCredential { credential: credential.clone(), api_key: key.text };
-    let mut response = (StatusCode::CREATED, axum::Json(issued)).into_response();
-    if let Ok(location) = HeaderValue::from_str(&format!("/v1/credentials/{}", credential.id)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
-}
-
-/// Which credentials.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListParams {
-    /// Rows on a page at the most.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
-    limit: Option<String>,
-    /// `next` of the page before.
-    after: Option<String>,
+    let location = [(header::LOCATION, format!("/v1/credentials/{}", credential.id))];
+    Ok((StatusCode::CREATED, location, Json(issued)).into_response())
 }
 
 /// Lists credentials in the order they were made, revoked ones included.
-#[utoipa::path(get, path = "/v1/credentials", operation_id = "list_credentials", tag = "Credentials", params(ListParams), responses((status = 200, body = Page<CredentialView>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(params): Params<ListParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
+#[utoipa::path(get, path = "/v1/credentials", operation_id = "list_credentials", tag = "Credentials", params(PageParams), responses((status = 200, body = Page<CredentialView>)))]
+pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -> Answered {
+    let wanted = params.wanted()?;
     let after = wanted.after.as_ref().map(|cursor| Ok::<_, Problem>((cursor.instant()?, cursor.id))).transpose()?;
-    let (caller, limit) = (&caller, wanted.rows());
-    let rows = app.read(|connection| credentials_admin::list(connection, caller, after, limit).scope_boxed()).await?;
+    let limit = wanted.rows();
+    let rows =
+        app.insist(|connection| credentials_admin::list(connection, &caller, after, limit).scope_boxed()).await?;
     let place = |row: &CredentialView| Cursor::at(row.created_at, row.id);
-    Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
+    Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
 
 /// Reads a credential.
 #[utoipa::path(get, path = "/v1/credentials/{id}", operation_id = "get_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    Ok(axum::Json(find(&app, &caller, id).await?).into_response())
+pub async fn get(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
+    Ok(Json(find(&app, &caller, id).await?).into_response())
 }
 
 /// A change of a credential's secret.
@@ -177,46 +149,46 @@ pub struct Rotation {
 /// Gives a credential another secret and shows the new key, this once. The old one works for a while; the one before that
 /// no longer does.
 #[utoipa::path(post, path = "/v1/credentials/{id}/rotate", operation_id = "rotate_credential", tag = "Credentials", params(("id" = Uuid, Path)), request_body = Rotation, responses((status = 200, body = IssuedCredential)))]
-pub async fn rotate(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Rotation>) -> Answered {
+pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([id]): Ids<1>) -> Answered {
     let Change { asker, body, .. } = change;
     find(&app, &asker.caller, id).await?;
     let key = NewKey::new(id, &app.ids.secret());
     let (secret_hash, note) = (&key.secret_hash, &note(&app, "rotate_credential", &asker));
     let kept = SignedDuration::from_secs(body.keep_old_seconds.map_or(USUALLY_KEPT, |Number(kept)| kept).into());
     let until = note.at.checked_add(kept).ok().filter(|until| *until > note.at);
-    app.read(|connection| credentials_admin::rotate(connection, id, secret_hash, until, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::rotate(connection, id, secret_hash, until, note).scope_boxed()).await?;
     let credential = find(&app, &asker.caller, id).await?;
     if credential.revoked_at.is_some() {
         return Err(Problem::new(Code::TransitionNotAllowed, "The credential is revoked.").into());
     }
-    Ok(axum::Json(IssuedCredential { credential, api_key: key.text }).into_response())
+    Ok(Json(IssuedCredential { credential, api_key: key.text }).into_response())
 }
 
 /// Withdraws a credential, from its next request on. Done again it changes nothing.
 #[utoipa::path(post, path = "/v1/credentials/{id}/revoke", operation_id = "revoke_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
-pub async fn revoke(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
-    Ok(axum::Json(withdraw(&app, &change.asker, id).await?).into_response())
+pub async fn revoke(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
+    Ok(Json(withdraw(&app, &change.asker, id).await?).into_response())
 }
 
 /// Withdraws a credential as `revoke_credential` does, answered without a body.
 #[utoipa::path(delete, path = "/v1/credentials/{id}", operation_id = "delete_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 204)))]
-pub async fn delete(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Nothing>) -> Answered {
+pub async fn delete(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
     withdraw(&app, &change.asker, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn withdraw(app: &App, asker: &Asker, id: Uuid) -> Result<CredentialView, Problem> {
     let note = &note(app, "revoke_credential", asker);
-    app.read(|connection| credentials_admin::revoke(connection, id, note).scope_boxed()).await?;
+    app.insist(|connection| credentials_admin::revoke(connection, id, note).scope_boxed()).await?;
     find(app, &asker.caller, id).await
 }
 
 async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<CredentialView, Problem> {
-    let found = app.read(|connection| credentials_admin::find(connection, caller, id).scope_boxed()).await?;
+    let found = app.insist(|connection| credentials_admin::find(connection, caller, id).scope_boxed()).await?;
     found.ok_or_else(|| Code::NotFound.into())
 }
 
-fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> Note<'a> {
+fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> AuditNote<'a> {
     let at = app.clock.now();
-    Note { id: app.ids.uuid(at), at, operation, asker }
+    AuditNote { id: app.ids.uuid(at), at, operation, asker }
 }

@@ -1,32 +1,27 @@
-//! The directory over REST: one file per resource. All are put, read and listed in the same way, which is here: what a
-//! request brings, and how a put, a row and a page are answered.
+//! The directory over REST: one file per resource. All are put, read and listed in the same way, which is here: how a
+//! put, a row and a page are answered.
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::Json;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use scoped_futures::ScopedFutureExt;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::appointments::with_etag;
-use super::ask::{bytes, entity_tags, no_query};
-use super::body::parse;
-use super::edge::RequestIds;
-use super::guard::SignedIn;
 use super::page::{Cursor, Page, Wanted};
-use super::problem::Refused;
+use super::problem::Answered;
+use super::reading::with_etag;
 use crate::app::App;
 use crate::command::put::Condition;
 use crate::command::reply::etag;
 use crate::domain::access::Caller;
 use crate::domain::problem::{Code, Problem};
 use crate::store::commit::Asker;
-use crate::store::directory::{self, Entry, Listed, Listing};
+use crate::store::directory::{self, Entry, Listing, Named};
 
 pub mod clinics;
 pub mod hours;
@@ -34,11 +29,6 @@ pub mod operatories;
 pub mod patients;
 pub mod practitioners;
 pub mod services;
-
-type Answered = Result<Response, Refused>;
-
-/// Longest name, in characters.
-const NAME: usize = 200;
 
 /// Routes of those who may read the directory.
 pub fn reads() -> OpenApiRouter<Arc<App>> {
@@ -79,43 +69,8 @@ pub fn patient_writes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(patients::put))
 }
 
-/// A request that changes the directory, read in the order the checks have: size, media type, shape.
-pub struct Change<T> {
-    /// Who asks.
-    pub asker: Asker,
-    /// `If-Match` and `If-None-Match`.
-    pub condition: Condition,
-    /// The body; an empty one reads like `{}`.
-    pub body: T,
-}
-
-impl<T: DeserializeOwned> FromRequest<Arc<App>> for Change<T> {
-    type Rejection = Refused;
-
-    async fn from_request(request: Request, _: &Arc<App>) -> Result<Self, Refused> {
-        let queried = no_query(&request);
-        let (parts, _) = request.into_parts();
-        let bytes = bytes(&parts)?;
-        queried?;
-        let body = parse(&bytes)?;
-        let condition = Condition {
-            if_match: entity_tags(&parts.headers, &header::IF_MATCH)?,
-            if_none_match: entity_tags(&parts.headers, &header::IF_NONE_MATCH)?,
-        };
-        let signed_in = parts.extensions.get::<SignedIn>().ok_or(Code::Internal)?;
-        let ids = parts.extensions.get::<RequestIds>().ok_or(Code::Internal)?;
-        let asker = Asker {
-            caller: signed_in.caller.clone(),
-            request_id: ids.ours,
-            caller_request_id: ids.callers.clone(),
-            traceparent: None,
-        };
-        Ok(Self { asker, condition, body })
-    }
-}
-
 /// Puts an entry and answers with it: 201 where it is new, 200 where it was there.
-async fn put<T: Entry + Serialize>(
+async fn put_entry<T: Entry + Serialize>(
     app: &App,
     asker: &Asker,
     condition: &Condition,
@@ -123,18 +78,11 @@ async fn put<T: Entry + Serialize>(
     location: String,
 ) -> Answered {
     let put = app.commands.put(asker, entry, condition).await?;
-    let mut response = axum::Json(&put.row).into_response();
-    let headers = response.headers_mut();
-    if let Ok(etag) = HeaderValue::from_str(&etag(put.row.version())) {
-        headers.insert(header::ETAG, etag);
-    }
+    let shown = ([(header::ETAG, etag(put.row.version()))], Json(&put.row));
     if put.created {
-        if let Ok(location) = HeaderValue::from_str(&location) {
-            headers.insert(header::LOCATION, location);
-        }
-        *response.status_mut() = StatusCode::CREATED;
+        return Ok((StatusCode::CREATED, [(header::LOCATION, location)], shown).into_response());
     }
-    Ok(response)
+    Ok(shown.into_response())
 }
 
 /// A row that was found, if it is for the caller to see.
@@ -153,23 +101,33 @@ fn listing<'a>(caller: &'a Caller, clinic: Option<&'a Uuid>, wanted: &'a Wanted)
     }
 }
 
-/// A page of a list that is ordered by name.
-fn page<T: Serialize>(rows: Vec<Listed<T>>, wanted: &Wanted, id: impl FnOnce(&T) -> Uuid) -> Response {
-    let place = |listed: &Listed<T>| Cursor { key: listed.key.clone(), id: id(&listed.row) };
-    axum::Json(Page::of(rows, wanted, place, |listed| listed.row)).into_response()
+/// Lists by name what is within reach, or what is of one clinic.
+async fn list_by_name<T: Named + Serialize>(
+    app: &App,
+    caller: &Caller,
+    clinic: Option<Uuid>,
+    wanted: Wanted,
+) -> Answered {
+    may_name(app, caller, clinic.as_slice()).await?;
+    let listing = listing(caller, clinic.as_ref(), &wanted);
+    let rows = app.insist(|connection| T::list(connection, listing).scope_boxed()).await?;
+    Ok(page(rows, &wanted, |row| Cursor::by_name(row.place())))
+}
+
+/// A page of rows, each as it is.
+fn page<T: Serialize>(rows: Vec<T>, wanted: &Wanted, place: impl FnOnce(&T) -> Cursor) -> Response {
+    Json(Page::of(rows, wanted, place, |row| row)).into_response()
 }
 
 /// Lets a request name these clinics in its body or query: one that does not exist and one out of reach are the same 403.
 ///
 /// # Errors
-/// That 403, and those of [`App::read`].
-pub async fn named(app: &App, caller: &Caller, ids: &[Uuid]) -> Result<(), Problem> {
-    if ids.is_empty() {
+/// That 403, and those of [`App::insist`].
+pub async fn may_name(app: &App, caller: &Caller, clinics: &[Uuid]) -> Result<(), Problem> {
+    if clinics.is_empty() {
         return Ok(());
     }
-    let tenant = caller.tenant_id;
-    let known = app.read(|connection| directory::clinics::count(connection, tenant, ids).scope_boxed()).await?;
-    let all_known = usize::try_from(known).is_ok_and(|known| known == ids.len());
-    let all_reached = ids.iter().all(|id| caller.reaches(*id));
-    if all_known && all_reached { Ok(()) } else { Err(Code::Forbidden.into()) }
+    let reached =
+        app.insist(|connection| directory::clinics::reached(connection, caller, clinics).scope_boxed()).await?;
+    if reached { Ok(()) } else { Err(Code::Forbidden.into()) }
 }

@@ -6,6 +6,12 @@ use serde::{Deserialize, Deserializer, de};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::time::{self, LocalTimeError, Span, Written};
 
+/// Longest name, in characters.
+pub const NAME: usize = 200;
+
+/// Longest reason, in characters.
+pub const REASON: usize = 1000;
+
 /// A text of at most `MAX` characters without NUL, which Postgres cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, utoipa::ToSchema)]
 #[schema(value_type = String)]

@@ -48,7 +48,7 @@ pub async fn find(
     let mut missing = wanted.rows();
     for _ in 0..STRIDES {
         let stride = app
-            .read(|connection| appointments::list(connection, caller.tenant_id, filter, after, missing).scope_boxed())
+            .insist(|connection| appointments::list(connection, caller.tenant_id, filter, after, missing).scope_boxed())
             .await?
             .ok_or(Code::Forbidden)?;
         missing = missing.saturating_sub_unsigned(stride.rows.len() as u64);

@@ -57,7 +57,9 @@ pub fn document() -> OpenApi {
     // Belongs to no operation, since it says that there is none.
     used.codes.insert(Code::MethodNotAllowed);
     used.responses.insert(Code::MethodNotAllowed.as_str().to_owned());
-    for Group { kind, permission, routes } in routes::api().into_iter().chain([routes::open(), routes::admin()]) {
+    for Group { kind, permission, routes } in
+        routes::api().into_iter().chain([routes::health(), routes::open(), routes::admin()])
+    {
         let mut part = routes.into_openapi();
         let schemas = part.components.get_or_insert_default().schemas.clone();
         for (path, item) in &mut part.paths.paths {

@@ -7,9 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use scoped_futures::ScopedFutureExt;
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::params::{NoParams, Params};
 use crate::app::App;
@@ -73,15 +71,10 @@ struct SchemaCheck {
 /// Says whether the process can serve: 200, or 503 with what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
-    let read =
-        app.store.once(Instant::now() + PATIENCE, |connection| databases::schema(connection).scope_boxed()).await;
-    if let Err(error) = &read {
-        tracing::warn!(%error, "not ready");
-    }
-    let schema = read.as_ref().ok();
+    let schema = app.schema(PATIENCE).await;
     let complete = schema.is_some_and(|schema| schema.complete);
     let checks = Checks {
-        database: Check { ok: read.is_ok() },
+        database: Check { ok: schema.is_some() },
         schema: SchemaCheck {
             ok: complete,
             version: schema.and_then(|schema| schema.version),
@@ -117,8 +110,11 @@ pub async fn root() -> Redirect {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use axum::Router;
     use axum::body::{Body, to_bytes};
+    use axum::extract::ConnectInfo;
     use axum::http::Request;
     use tower::ServiceExt;
 
@@ -130,13 +126,17 @@ mod tests {
     /// A service whose database is not there.
     fn app(admin_listen: Option<&str>) -> Arc<App> {
         let admin_listen = admin_listen.map(|address| address.parse().expect("an address"));
-        let config = Config { admin_listen, ..Config::from_environment() };
+        with(Config { admin_listen, ..Config::from_environment() })
+    }
+
+    fn with(config: Config) -> Arc<App> {
         let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
         App::new(config, nowhere, Clock::system(), Ids::seeded(1), None).expect("a URL")
     }
 
     async fn ask(router: &Router, path: &str) -> (u16, String) {
-        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let mut request = Request::get(path).body(Body::empty()).expect("a request");
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 1], 4711))));
         let response = router.clone().oneshot(request).await.expect("an answer");
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
@@ -155,6 +155,21 @@ mod tests {
         assert_eq!(ask(&router, "/problems/slot_taken").await.0, 200);
         assert_eq!(ask(&router, "/problems/slot_free").await.0, 404);
         assert_eq!(ask(&router, "/problems/%ff").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn a_flood_from_an_address_does_not_drown_what_watches_over_the_service() {
+        let router = router(&with(Config { rate_per_address: 1, ..Config::from_environment() }));
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            told.push(ask(&router, "/problems").await.0);
+        }
+        assert!(told.contains(&429), "{told:?}");
+        for _ in 0..3 {
+            for (path, status) in [("/healthz", 200), ("/readyz", 503), ("/metrics", 200)] {
+                assert_eq!(ask(&router, path).await.0, status, "{path}");
+            }
+        }
     }
 
     #[tokio::test]

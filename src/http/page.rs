@@ -4,8 +4,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::domain::problem::{Code, Problem};
@@ -47,6 +47,52 @@ impl<T> Page<T> {
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|last| place(last).encode());
         Self { items: rows.into_iter().map(view).collect(), next }
+    }
+}
+
+/// Which page of a list.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+impl PageParams {
+    /// The page.
+    ///
+    /// # Errors
+    /// As [`Wanted::read`].
+    pub fn wanted(&self) -> Result<Wanted, Problem> {
+        Wanted::read(self.limit.as_deref(), self.after.as_deref())
+    }
+}
+
+/// Which page of a list that may be of one clinic.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ClinicPageParams {
+    /// Those of this clinic.
+    pub clinic_id: Option<Uuid>,
+    /// Rows on a page at the most.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
+    limit: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+impl ClinicPageParams {
+    /// The page.
+    ///
+    /// # Errors
+    /// As [`Wanted::read`].
+    pub fn wanted(&self) -> Result<Wanted, Problem> {
+        Wanted::read(self.limit.as_deref(), self.after.as_deref())
     }
 }
 
@@ -92,6 +138,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// A place in an order by name.
+    #[must_use]
+    pub fn by_name((name, id): (&str, Uuid)) -> Self {
+        Self { key: name.to_owned(), id }
+    }
+
     /// A place in an order by time.
     #[must_use]
     pub fn at(instant: Timestamp, id: Uuid) -> Self {

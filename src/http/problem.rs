@@ -5,6 +5,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::domain::problem::{Code, Problem};
 
+/// What a handler returns.
+pub type Answered = Result<Response, Refused>;
+
 /// What a handler returns when it does not return an answer.
 #[derive(Debug)]
 pub struct Refused(pub Problem);

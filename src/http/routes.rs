@@ -22,6 +22,17 @@ pub enum Kind {
     Change,
     /// A read; the credential, where one is needed, is read anew before it.
     Read,
+    /// A read by what watches over the service. No flood limit: at the address of a busy proxy a load balancer would be
+    /// refused with the proxy's callers, and take a process out for it.
+    Probe,
+}
+
+impl Kind {
+    /// Whether nothing is changed.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Probe)
+    }
 }
 
 /// Routes that are taken in the same way.
@@ -81,16 +92,20 @@ pub fn api() -> Vec<Group> {
 /// What anyone may ask, without a credential.
 #[must_use]
 pub fn open() -> Group {
-    let routes = OpenApiRouter::new()
-        .routes(routes!(operations::healthz))
-        .routes(routes!(explain::index))
-        .routes(routes!(explain::explain));
+    let routes = OpenApiRouter::new().routes(routes!(explain::index)).routes(routes!(explain::explain));
     Group { kind: Kind::Read, permission: None, routes }
+}
+
+/// What every listener answers.
+#[must_use]
+pub fn health() -> Group {
+    let routes = OpenApiRouter::new().routes(routes!(operations::healthz));
+    Group { kind: Kind::Probe, permission: None, routes }
 }
 
 /// What only those who run the service should reach.
 #[must_use]
 pub fn admin() -> Group {
     let routes = OpenApiRouter::new().routes(routes!(operations::readyz)).routes(routes!(operations::metrics));
-    Group { kind: Kind::Read, permission: None, routes }
+    Group { kind: Kind::Probe, permission: None, routes }
 }

@@ -10,7 +10,7 @@ use super::commit::Asker;
 /// Its fields are the first parameters of every statement that takes one: `$1` tenant, `$2` id, `$3` at, `$4` subject,
 /// `$5` credential, `$6` operation, `$7` request, `$8` the caller's own id of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Note<'a> {
+pub struct AuditNote<'a> {
     /// Its id.
     pub id: Uuid,
     /// When.

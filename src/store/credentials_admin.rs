@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::StoreError;
-use super::audit::Note;
+use super::audit::AuditNote;
 use crate::domain::access::{Caller, CredentialView, Role};
 
 /// A row as the statements of this file read it.
@@ -101,7 +101,7 @@ pub async fn create(
     connection: &mut PgConnection,
     credential: &CredentialView,
     secret_hash: &[u8; 32],
-    note: &Note<'_>,
+    note: &AuditNote<'_>,
 ) -> Result<(), StoreError> {
     let roles: Vec<String> = credential.roles.iter().map(|role| role.as_str().to_owned()).collect();
     sqlx::query!(
@@ -145,7 +145,7 @@ pub async fn rotate(
     id: Uuid,
     secret_hash: &[u8; 32],
     keep_old_until: Option<Timestamp>,
-    note: &Note<'_>,
+    note: &AuditNote<'_>,
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "with written as (
@@ -186,7 +186,7 @@ pub async fn rotate(
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn revoke(connection: &mut PgConnection, id: Uuid, note: &Note<'_>) -> Result<(), StoreError> {
+pub async fn revoke(connection: &mut PgConnection, id: Uuid, note: &AuditNote<'_>) -> Result<(), StoreError> {
     sqlx::query!(
         "with written as (
            update credentials

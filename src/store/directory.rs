@@ -3,11 +3,11 @@
 //! A put is looked at, decided on and written like a command (`command/put.rs`). The write is one upsert, guarded by the
 //! version that was seen: it never sets a key column, so it takes no lock that a booking's foreign keys would wait for.
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgQueryResult};
 use uuid::Uuid;
 
 use super::StoreError;
-use super::audit::Note;
+use super::audit::AuditNote;
 use crate::domain::access::Caller;
 
 pub mod clinics;
@@ -46,8 +46,8 @@ pub trait Entry: Clone + PartialEq + Send + Sync + 'static {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> impl Future<Output = Result<Written, StoreError>> + Send;
+        note: &AuditNote<'_>,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 }
 
 /// What a put sees.
@@ -61,9 +61,16 @@ pub struct Sight<T> {
     pub vacant: bool,
 }
 
+impl<T> Sight<T> {
+    /// Of what stands in its place, if anything does, and whether that is within the caller's reach.
+    fn of(row: Option<T>, reached: impl FnOnce(&T) -> bool) -> Self {
+        Self { clinic: true, vacant: row.is_none(), row: row.filter(reached) }
+    }
+}
+
 /// What became of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum Outcome {
     /// It stands.
     Done,
     /// Nothing was written: what was seen has changed.
@@ -72,46 +79,53 @@ pub enum Written {
     InUse,
 }
 
-impl Written {
+impl Outcome {
     /// By the number of audit rows, which are derived from the written one.
-    const fn of(rows: u64) -> Self {
-        if rows == 0 { Self::Stale } else { Self::Done }
+    fn of(done: &PgQueryResult) -> Self {
+        if done.rows_affected() == 0 { Self::Stale } else { Self::Done }
     }
 
     /// The same for a statement that moves rows to another clinic, which the bookings' foreign key may forbid.
-    fn of_move(result: Result<u64, sqlx::Error>, foreign_key: &str) -> Result<Self, StoreError> {
+    fn of_move(result: Result<PgQueryResult, sqlx::Error>, foreign_key: &str) -> Result<Self, StoreError> {
         match result {
-            Ok(rows) => Ok(Self::of(rows)),
+            Ok(done) => Ok(Self::of(&done)),
             Err(sqlx::Error::Database(error)) if error.constraint() == Some(foreign_key) => Ok(Self::InUse),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Which rows of a list are wanted. Lists are ordered by name, whatever its case, then by id.
+/// What is listed by name, whatever its case, then by id.
+pub trait Named: Send + Sized {
+    /// Its place in that order.
+    fn place(&self) -> (&str, Uuid);
+
+    /// Lists it.
+    ///
+    /// # Errors
+    /// As [`StoreError`].
+    fn list(
+        connection: &mut PgConnection,
+        listing: Listing<'_>,
+    ) -> impl Future<Output = Result<Vec<Self>, StoreError>> + Send;
+}
+
+/// Which rows of a list are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing<'a> {
     /// Whose.
     pub tenant: Uuid,
     /// Of these clinics only; none stands for all of the group.
     pub clinics: Option<&'a [Uuid]>,
-    /// After this name (in lower case) and id.
+    /// After this name and id.
     pub after: Option<(&'a str, Uuid)>,
     /// So many at the most.
     pub rows: i64,
 }
 
 impl Listing<'_> {
-    fn after(&self) -> (Option<&str>, Option<Uuid>) {
-        self.after.unzip()
+    /// What a list by name goes on after, or begins after: no name is empty, so that comes before them all.
+    fn after_name(&self) -> (&str, Uuid) {
+        self.after.unwrap_or_default()
     }
-}
-
-/// A row of a list.
-#[derive(Clone, Debug)]
-pub struct Listed<T> {
-    /// What it is ordered by before its id.
-    pub key: String,
-    /// The row.
-    pub row: T,
 }

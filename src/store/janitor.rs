@@ -55,6 +55,25 @@ pub async fn add_replays(
     Ok(())
 }
 
+/// Deletes counts of minutes before `before`, oldest first.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn forget_replays(connection: &mut PgConnection, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    // By its place in the table: joined by minute, tenant and clinic, a plan made early might go through every clinic's
+    // row of a minute for each of them.
+    let forgotten = sqlx::query!(
+        "delete from replay_counts
+         where ctid = any(array(
+           select ctid from replay_counts where minute < $1 order by minute limit $2 for update skip locked))",
+        before.to_sqlx(),
+        most
+    )
+    .execute(connection)
+    .await?;
+    Ok(forgotten.rows_affected())
+}
+
 /// Seals audit rows older than `before` into the next link of the chain; says how many. Two who seal at once reach for the
 /// same number, and one of them looks again.
 ///

@@ -1,5 +1,5 @@
 //! What becomes of a key: under a panic, under an older fingerprint, at the end of its retention, under the purge.
-//! CONFORMANCE.md's cases 27, 33, 44 and 45.
+//! CONFORMANCE.md's cases 27, 33, 44 and 45. And of the counts of its replays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use oncebook::domain::fingerprint::Fingerprint;
 use oncebook::domain::problem::Code;
 use oncebook::domain::refusal::Refusal;
 use oncebook::domain::time::Span;
-use oncebook::janitor::Janitor;
+use oncebook::janitor::{Flusher, Janitor};
 use oncebook::store::look::Question;
 use oncebook::worker::{Did, Worker};
 use serde_json::json;
@@ -264,6 +264,44 @@ async fn case_45_the_purge_runs_while_keys_are_used() {
     tokio::time::timeout(Duration::from_secs(1), Janitor(app).step()).await.expect("at once").expect("a step");
     assert!(stored(&mut connection, "idle").await.is_none() && stored(&mut connection, "at-work").await.is_some());
     hold.let_go().await;
+    drop(connection);
+    trial.end().await;
+}
+
+async fn sum_of_counts(connection: &mut PgConnection) -> i64 {
+    let sum = sqlx::query_scalar("select coalesce(sum(replayed), 0) from replay_counts").fetch_one(connection);
+    sum.await.expect("a sum")
+}
+
+#[tokio::test]
+async fn replays_are_counted_though_a_flush_fails_and_forgotten_after_a_year() {
+    let mut trial = Trial::new().await;
+    let app = trial.serve(trial.setup()).await;
+    trial.tolerate("relation \"replay_counts\" does not exist");
+    let mut connection = trial.connect().await;
+    let call = trial.book(Visit::default());
+    trial.desk().say(&call).await.expect(201, "");
+    let flusher = Flusher(Arc::clone(&app));
+    for flushed in [false, true] {
+        assert!(trial.desk().say(&call).await.expect(201, "").replayed());
+        if flushed {
+            flusher.step().await.expect("a step");
+            continue;
+        }
+        trial.change("alter table replay_counts rename to out_of_reach").await;
+        flusher.step().await.expect_err("nowhere to write");
+        trial.change("alter table out_of_reach rename to replay_counts").await;
+    }
+    assert_eq!(sum_of_counts(&mut connection).await, 2);
+
+    // More than a step takes, beyond what is kept; and one just within.
+    let aged = "insert into replay_counts select tenant_id, clinic_id, minute - n * interval '1 minute', 1
+                from replay_counts, generate_series(399 * 1440, 401 * 1440) as n where n > 400 * 1440 or n = 399 * 1440";
+    sqlx::query(aged).execute(&mut connection).await.expect("aged counts");
+    let janitor = Janitor(app);
+    assert_eq!(janitor.step().await.expect("a step"), Did::Work, "a full batch");
+    while janitor.step().await.expect("a step") == Did::Work {}
+    assert_eq!(sum_of_counts(&mut connection).await, 3);
     drop(connection);
     trial.end().await;
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use oncebook::clock::{Clock, Ids};
+use oncebook::dev::cluster::Cluster;
 use oncebook::dev::record::DevJson;
 use oncebook::dev::{self, Machine, Options};
 use oncebook::domain::api_key;
 use sqlx::{Connection, PgConnection};
+use tokio_util::sync::CancellationToken;
 
-use crate::app::machine_to_oneself;
+use crate::app::{eventually, machine_to_oneself};
 
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("machine-{name}"));
@@ -111,11 +113,16 @@ async fn somebody_elses_database_is_used_as_it_is() {
     let (mine, theirs) = (folder("mine"), folder("theirs"));
     let (host, _) = ready(&theirs).await;
     let url = host.cluster().expect("its own").url("another");
-    let guest = Options { database_url: Some(url.clone()), ..options(&mine) };
-    let machine = dev::prepare(guest).await.expect("prepared");
+    let guest = |folder: &Path| Options { database_url: Some(url.clone()), ..options(folder) };
+    let machine = dev::prepare(guest(&mine)).await.expect("prepared");
     assert_eq!(machine.database_url(), url);
     assert!(machine.cluster().is_none() && !mine.join("postgres").exists());
+    assert_eq!(machine.demo().replaced_keys, 0);
     machine.stop().await.expect("stopped");
+    // A second data dir on it knows none of the keys.
+    let another = dev::prepare(guest(&folder("another"))).await.expect("prepared");
+    assert_eq!(another.demo().replaced_keys, 9);
+    another.stop().await.expect("stopped");
     let mut connection = PgConnection::connect(&url).await.expect("it goes on");
     connection.ping().await.expect("it goes on");
     connection.close().await.expect("closed");
@@ -130,4 +137,39 @@ async fn a_taken_port_is_told_before_anything_starts() {
     let refused = dev::prepare(Options { port, ..options(&folder) }).await.expect_err("taken");
     assert!(refused.to_string().contains("--port"), "{refused}");
     assert!(!folder.join("postgres").exists());
+}
+
+fn kill_postgres(machine: &Machine) -> u32 {
+    let pid = machine.cluster().expect("its own").pid().expect("it runs");
+    let status = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success());
+    pid
+}
+
+#[tokio::test]
+async fn a_postgres_that_dies_is_started_again_and_one_that_cannot_start_ends_it() {
+    let folder = folder("dies");
+    let (machine, record) = ready(&folder).await;
+    let cluster = machine.cluster().expect("its own");
+    let (data, log) = (cluster.folder().join("data"), cluster.log_path().display().to_string());
+    let stop = CancellationToken::new();
+    let watched = async {
+        let dead = kill_postgres(&machine);
+        eventually("another Postgres at the same place", async || {
+            machine.cluster().and_then(Cluster::pid).is_some_and(|pid| pid != dead)
+                && PgConnection::connect(&record.database_url).await.is_ok()
+        })
+        .await;
+        stop.cancel();
+    };
+    let (kept, ()) = tokio::join!(machine.keep_running(&stop), watched);
+    kept.expect("it went on until it was told to stop");
+
+    fs::rename(&data, data.with_extension("away")).expect("moved away");
+    kill_postgres(&machine);
+    let ended = machine.keep_running(&CancellationToken::new()).await.expect_err("no data").to_string();
+    assert!(ended.contains(&log), "{ended}");
+    fs::rename(data.with_extension("away"), &data).expect("moved back");
+    machine.stop().await.expect("nothing to stop");
+    ready(&folder).await.0.stop().await.expect("a usable folder");
 }

@@ -26,6 +26,7 @@ mod races;
 mod snapshot;
 mod soak;
 mod storm;
+mod terminal;
 mod tidy;
 mod trips;
 mod waits;

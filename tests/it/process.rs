@@ -39,7 +39,7 @@ impl Process {
             loop {
                 let line = lines.next_line().await.expect("it can be read").expect("it says where it serves");
                 let told: Value = serde_json::from_str(&line).unwrap_or_default();
-                if told["fields"]["message"] == "serving" {
+                if told["fields"]["message"] == "serving the API" {
                     return told["fields"]["address"].as_str().expect("an address").to_owned();
                 }
             }
@@ -91,7 +91,8 @@ impl Process {
         self.running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn said(&self) -> Vec<String> {
+    /// All it has said since it serves.
+    pub(crate) fn said(&self) -> Vec<String> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

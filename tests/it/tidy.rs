@@ -141,3 +141,20 @@ fn every_file_says_what_it_owns() {
     let faults: Vec<_> = silent.map(|file| file.at(1, "no word on what it is for")).collect();
     assert!(faults.is_empty(), "{faults:#?}");
 }
+
+/// Without words of its own, a metric comes without HELP, and whoever scrapes it has to guess.
+#[test]
+fn every_metric_says_what_it_counts() {
+    let described = include_str!("../../src/telemetry.rs");
+    let mut faults = Vec::new();
+    for file in files("src", "rs") {
+        for (line, text) in file.code() {
+            let quoted = text.split('"').skip(1).step_by(2);
+            let named = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            let metrics = quoted.filter(|name| name.strip_prefix("oncebook_").is_some_and(named));
+            let silent = metrics.filter(|name| !described.contains(&format!("!(\"{name}\", \"")));
+            faults.extend(silent.map(|name| file.at(line, &format!("{name} is not described in telemetry.rs"))));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, page, put as put_entry, show};
+use super::{list_by_name, put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Clinic;
-use crate::http::fields::{Name, Number, Zone};
-use crate::http::guard::SignedIn;
-use crate::http::page::{Page, Wanted};
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{NAME, Name, Number, Zone};
+use crate::http::page::{Page, PageParams};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::clinics;
 
 /// A clinic as it is to be.
@@ -64,46 +64,20 @@ impl ClinicFields {
 
 /// Makes a clinic or replaces its settings. What is left out takes its default. A new clinic has no hours, so it is closed.
 #[utoipa::path(put, path = "/v1/clinics/{id}", operation_id = "put_clinic", tag = "Directory", params(("id" = Uuid, Path)), request_body = ClinicFields, responses((status = 200, body = Clinic), (status = 201, body = Clinic)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<ClinicFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<ClinicFields>, Ids([id]): Ids<1>) -> Answered {
     let clinic = change.body.clinic(id);
     put_entry(&app, &change.asker, &change.condition, clinic, format!("/v1/clinics/{id}")).await
 }
 
 /// Reads a clinic.
 #[utoipa::path(get, path = "/v1/clinics/{id}", operation_id = "get_clinic", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Clinic), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| clinics::find(connection, tenant, id).scope_boxed()).await?;
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| clinics::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|clinic| caller.reaches(clinic.id)), &headers)
 }
 
-/// Which clinics.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListParams {
-    /// Rows on a page at the most.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
-    limit: Option<String>,
-    /// `next` of the page before.
-    after: Option<String>,
-}
-
 /// Lists the clinics within reach, by name.
-#[utoipa::path(get, path = "/v1/clinics", operation_id = "list_clinics", tag = "Directory", params(ListParams), responses((status = 200, body = Page<Clinic>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(params): Params<ListParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    let listing = listing(&caller, None, &wanted);
-    let rows = app.read(|connection| clinics::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |clinic| clinic.id))
+#[utoipa::path(get, path = "/v1/clinics", operation_id = "list_clinics", tag = "Directory", params(PageParams), responses((status = 200, body = Page<Clinic>)))]
+pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -> Answered {
+    list_by_name::<Clinic>(&app, &caller, None, params.wanted()?).await
 }

@@ -4,26 +4,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{Answered, Change, put as put_entry, show};
+use super::{put_entry, show};
 use crate::app::App;
 use crate::domain::directory::{Closure, Closures, Week};
 use crate::domain::hours::{self, OpenHours};
 use crate::domain::problem::Problem;
 use crate::domain::time::Span;
-use crate::http::fields::{Instant, Text};
-use crate::http::guard::SignedIn;
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{Instant, REASON, Text};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::clinics;
-
-/// Longest reason, in characters.
-const REASON: usize = 1000;
 
 /// Closures of a clinic at the most, past ones included: what fits the largest body, more or less.
 const MOST_CLOSURES: usize = 500;
@@ -31,7 +28,7 @@ const MOST_CLOSURES: usize = 500;
 /// Sets a clinic's weekly hours as a whole, in its own zone. A `closes` not after `opens` is on the next day, "24:00" is
 /// midnight; the empty list means closed.
 #[utoipa::path(put, path = "/v1/clinics/{id}/hours", operation_id = "put_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<OpenHours>, responses((status = 200, body = Vec<OpenHours>)))]
-pub async fn put_hours(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<Vec<OpenHours>>) -> Answered {
+pub async fn put_hours(State(app): State<Arc<App>>, change: Change<Vec<OpenHours>>, Ids([id]): Ids<1>) -> Answered {
     hours::validate(&change.body).map_err(|detail| Problem::malformed("", detail))?;
     let week = Week { clinic_id: id, hours: change.body, version: 0 };
     put_entry(&app, &change.asker, &change.condition, week, format!("/v1/clinics/{id}/hours")).await
@@ -39,15 +36,8 @@ pub async fn put_hours(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: C
 
 /// Reads a clinic's weekly hours.
 #[utoipa::path(get, path = "/v1/clinics/{id}/hours", operation_id = "get_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<OpenHours>), (status = 304)))]
-pub async fn get_hours(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| clinics::week(connection, tenant, id).scope_boxed()).await?;
+pub async fn get_hours(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| clinics::week(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|week| caller.reaches(week.clinic_id)), &headers)
 }
 
@@ -91,8 +81,8 @@ fn closures(fields: Vec<ClosureFields>) -> Result<Vec<Closure>, Problem> {
 #[utoipa::path(put, path = "/v1/clinics/{id}/closures", operation_id = "put_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<ClosureFields>, responses((status = 200, body = Vec<Closure>)))]
 pub async fn put_closures(
     State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
     change: Change<Vec<ClosureFields>>,
+    Ids([id]): Ids<1>,
 ) -> Answered {
     let closures = Closures { clinic_id: id, all: closures(change.body)?, version: 0 };
     put_entry(&app, &change.asker, &change.condition, closures, format!("/v1/clinics/{id}/closures")).await
@@ -100,15 +90,8 @@ pub async fn put_closures(
 
 /// Reads a clinic's closures, by their start.
 #[utoipa::path(get, path = "/v1/clinics/{id}/closures", operation_id = "get_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<Closure>), (status = 304)))]
-pub async fn get_closures(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| clinics::closures(connection, tenant, id).scope_boxed()).await?;
+pub async fn get_closures(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| clinics::closures(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|closures| caller.reaches(closures.clinic_id)), &headers)
 }
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
@@ -13,14 +11,16 @@ use serde::{Deserialize, Deserializer, de};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, page, put as put_entry, show};
+use super::{listing, page, put_entry, show};
 use crate::app::App;
 use crate::domain::directory::{Channel, Patient};
 use crate::domain::problem::Problem;
-use crate::http::fields::{Name, Text};
-use crate::http::guard::SignedIn;
-use crate::http::page::{Page, Wanted};
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{NAME, Name, Text};
+use crate::http::page::{Cursor, Page, Wanted};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::patients;
 
 /// Longest e-mail address, in characters (RFC 5321: 256 with its angle brackets).
@@ -149,22 +149,15 @@ impl<'de> Deserialize<'de> for Language {
 
 /// Makes a patient or replaces what is known of them. What is left out is forgotten.
 #[utoipa::path(put, path = "/v1/patients/{id}", operation_id = "put_patient", tag = "Patients", params(("id" = Uuid, Path)), request_body = PatientFields, responses((status = 200, body = Patient), (status = 201, body = Patient)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<PatientFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<PatientFields>, Ids([id]): Ids<1>) -> Answered {
     let patient = change.body.patient(id, app.clock.now())?;
     put_entry(&app, &change.asker, &change.condition, patient, format!("/v1/patients/{id}")).await
 }
 
 /// Reads a patient.
 #[utoipa::path(get, path = "/v1/patients/{id}", operation_id = "get_patient", tag = "Patients", params(("id" = Uuid, Path)), responses((status = 200, body = Patient), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| patients::find(connection, tenant, id).scope_boxed()).await?;
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| patients::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found, &headers)
 }
 
@@ -188,11 +181,7 @@ pub struct ListParams {
 
 /// Lists patients by name, or finds them by the beginnings of their names and by their date of birth.
 #[utoipa::path(get, path = "/v1/patients", operation_id = "list_patients", tag = "Patients", params(ListParams), responses((status = 200, body = Page<Patient>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(params): Params<ListParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
+pub async fn list(Reading { app, params, caller, .. }: Reading<0, ListParams>) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     // A search box that was cleared searches for nothing in particular.
     let typed = params.q.as_deref().filter(|typed| !typed.trim().is_empty());
@@ -204,8 +193,8 @@ pub async fn list(
     });
     let birth_date = birth_date.transpose()?.map(|Day(day)| day);
     let listing = listing(&caller, None, &wanted);
-    let rows = app.read(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |patient| patient.id))
+    let rows = app.insist(|connection| patients::list(connection, typed, birth_date, listing).scope_boxed()).await?;
+    Ok(page(rows, &wanted, |patient| Cursor::by_name((&patient.name, patient.id))))
 }
 
 #[cfg(test)]

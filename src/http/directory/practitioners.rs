@@ -3,24 +3,22 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::IntoResponse;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
+use utoipa::ToSchema;
 
-use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use super::{list_by_name, listing, page, put_entry, show};
 use crate::app::App;
 use crate::domain::directory::{Membership, Practitioner};
 use crate::domain::hours::{self, OpenHours};
 use crate::domain::problem::{Code, Problem};
-use crate::http::fields::Name;
-use crate::http::guard::SignedIn;
-use crate::http::page::{Cursor, Page, Wanted};
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{NAME, Name};
+use crate::http::page::{ClinicPageParams, Cursor, Page, PageParams};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::practitioners;
 
 /// A practitioner as they are to be.
@@ -36,7 +34,7 @@ pub struct PractitionerFields {
 
 /// Makes a practitioner or replaces what is known of them.
 #[utoipa::path(put, path = "/v1/practitioners/{id}", operation_id = "put_practitioner", tag = "Directory", params(("id" = Uuid, Path)), request_body = PractitionerFields, responses((status = 200, body = Practitioner), (status = 201, body = Practitioner)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<PractitionerFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<PractitionerFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
     let practitioner = Practitioner { id, name: fields.name.0, active: fields.active.unwrap_or(true), version: 0 };
     put_entry(&app, &change.asker, &change.condition, practitioner, format!("/v1/practitioners/{id}")).await
@@ -44,44 +42,15 @@ pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<
 
 /// Reads a practitioner.
 #[utoipa::path(get, path = "/v1/practitioners/{id}", operation_id = "get_practitioner", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Practitioner), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let caller = &caller;
-    let found = app.read(|connection| practitioners::find(connection, caller, id).scope_boxed()).await?;
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
     show(found.filter(|found| found.reached).map(|found| found.row), &headers)
 }
 
-/// Which practitioners.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListParams {
-    /// Those who work there.
-    clinic_id: Option<Uuid>,
-    /// Rows on a page at the most.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
-    limit: Option<String>,
-    /// `next` of the page before.
-    after: Option<String>,
-}
-
 /// Lists practitioners, by name.
-#[utoipa::path(get, path = "/v1/practitioners", operation_id = "list_practitioners", tag = "Directory", params(ListParams), responses((status = 200, body = Page<Practitioner>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(params): Params<ListParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    named(&app, &caller, params.clinic_id.as_slice()).await?;
-    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app.read(|connection| practitioners::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |practitioner| practitioner.id))
+#[utoipa::path(get, path = "/v1/practitioners", operation_id = "list_practitioners", tag = "Directory", params(ClinicPageParams), responses((status = 200, body = Page<Practitioner>)))]
+pub async fn list(Reading { app, params, caller, .. }: Reading<0, ClinicPageParams>) -> Answered {
+    list_by_name::<Practitioner>(&app, &caller, params.clinic_id, params.wanted()?).await
 }
 
 /// A practitioner's work at a clinic as it is to be.
@@ -99,8 +68,8 @@ pub struct MembershipFields {
 #[utoipa::path(put, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "put_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), request_body = MembershipFields, responses((status = 200, body = Membership), (status = 201, body = Membership)))]
 pub async fn put_clinic(
     State(app): State<Arc<App>>,
-    Ids([practitioner_id, clinic_id]): Ids<2>,
     change: Change<MembershipFields>,
+    Ids([practitioner_id, clinic_id]): Ids<2>,
 ) -> Answered {
     let fields = change.body;
     hours::validate(fields.hours.as_deref().unwrap_or_default())
@@ -113,46 +82,22 @@ pub async fn put_clinic(
 
 /// Reads when a practitioner works at a clinic.
 #[utoipa::path(get, path = "/v1/practitioners/{id}/clinics/{clinic_id}", operation_id = "get_practitioner_clinic", tag = "Directory", params(("id" = Uuid, Path), ("clinic_id" = Uuid, Path)), responses((status = 200, body = Membership), (status = 304)))]
-pub async fn get_clinic(
-    State(app): State<Arc<App>>,
-    Ids([id, clinic_id]): Ids<2>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found =
-        app.read(|connection| practitioners::membership(connection, tenant, id, clinic_id).scope_boxed()).await?;
+pub async fn get_clinic(Reading { app, ids: [id, clinic_id], caller, headers, .. }: Reading<2>) -> Answered {
+    let found = app
+        .insist(|connection| practitioners::membership(connection, caller.tenant_id, id, clinic_id).scope_boxed())
+        .await?;
     show(found.filter(|membership| caller.reaches(membership.clinic_id)), &headers)
 }
 
-/// Which of a practitioner's clinics.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ClinicsParams {
-    /// Rows on a page at the most.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
-    limit: Option<String>,
-    /// `next` of the page before.
-    after: Option<String>,
-}
-
 /// Lists where a practitioner works, by the clinic's id.
-#[utoipa::path(get, path = "/v1/practitioners/{id}/clinics", operation_id = "list_practitioner_clinics", tag = "Directory", params(("id" = Uuid, Path), ClinicsParams), responses((status = 200, body = Page<Membership>)))]
-pub async fn list_clinics(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(params): Params<ClinicsParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    let (caller, listing) = (&caller, listing(&caller, None, &wanted));
-    let found = app.read(|connection| practitioners::find(connection, caller, id).scope_boxed()).await?;
+#[utoipa::path(get, path = "/v1/practitioners/{id}/clinics", operation_id = "list_practitioner_clinics", tag = "Directory", params(("id" = Uuid, Path), PageParams), responses((status = 200, body = Page<Membership>)))]
+pub async fn list_clinics(Reading { app, ids: [id], params, caller, .. }: Reading<1, PageParams>) -> Answered {
+    let wanted = params.wanted()?;
+    let found = app.insist(|connection| practitioners::find(connection, &caller, id).scope_boxed()).await?;
     if !found.is_some_and(|found| found.reached) {
         return Err(Code::NotFound.into());
     }
-    let rows = app.read(|connection| practitioners::memberships(connection, id, listing).scope_boxed()).await?;
-    let place = |row: &Membership| Cursor { key: String::new(), id: row.clinic_id };
-    Ok(axum::Json(Page::of(rows, &wanted, place, |row| row)).into_response())
+    let listing = listing(&caller, None, &wanted);
+    let rows = app.insist(|connection| practitioners::memberships(connection, id, listing).scope_boxed()).await?;
+    Ok(page(rows, &wanted, |membership| Cursor { key: String::new(), id: membership.clinic_id }))
 }

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use scoped_futures::ScopedFutureExt;
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Answered, Change, NAME, listing, named, page, put as put_entry, show};
+use super::{list_by_name, put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Service;
-use crate::http::fields::{Name, Number};
-use crate::http::guard::SignedIn;
-use crate::http::page::{Page, Wanted};
-use crate::http::params::{Ids, NoParams, Params};
+use crate::http::ask::Change;
+use crate::http::fields::{NAME, Name, Number};
+use crate::http::page::{ClinicPageParams, Page};
+use crate::http::params::Ids;
+use crate::http::problem::Answered;
+use crate::http::reading::Reading;
 use crate::store::directory::services;
 
 /// A service as it is to be. Visits booked already keep their length.
@@ -40,7 +40,7 @@ pub struct ServiceFields {
 
 /// Makes a service or replaces what is known of it.
 #[utoipa::path(put, path = "/v1/services/{id}", operation_id = "put_service", tag = "Directory", params(("id" = Uuid, Path)), request_body = ServiceFields, responses((status = 200, body = Service), (status = 201, body = Service)))]
-pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<ServiceFields>) -> Answered {
+pub async fn put(State(app): State<Arc<App>>, change: Change<ServiceFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
     let service = Service {
         id,
@@ -56,42 +56,13 @@ pub async fn put(State(app): State<Arc<App>>, Ids([id]): Ids<1>, change: Change<
 
 /// Reads a service.
 #[utoipa::path(get, path = "/v1/services/{id}", operation_id = "get_service", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Service), (status = 304)))]
-pub async fn get(
-    State(app): State<Arc<App>>,
-    Ids([id]): Ids<1>,
-    Params(NoParams {}): Params<NoParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-    headers: HeaderMap,
-) -> Answered {
-    let tenant = caller.tenant_id;
-    let found = app.read(|connection| services::find(connection, tenant, id).scope_boxed()).await?;
+pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+    let found = app.insist(|connection| services::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|service| caller.reaches(service.clinic_id)), &headers)
 }
 
-/// Which services.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListParams {
-    /// Those of this clinic.
-    clinic_id: Option<Uuid>,
-    /// Rows on a page at the most.
-    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
-    limit: Option<String>,
-    /// `next` of the page before.
-    after: Option<String>,
-}
-
 /// Lists services, by name.
-#[utoipa::path(get, path = "/v1/services", operation_id = "list_services", tag = "Directory", params(ListParams), responses((status = 200, body = Page<Service>)))]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    Params(params): Params<ListParams>,
-    Extension(SignedIn { caller, .. }): Extension<SignedIn>,
-) -> Answered {
-    let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
-    named(&app, &caller, params.clinic_id.as_slice()).await?;
-    let listing = listing(&caller, params.clinic_id.as_ref(), &wanted);
-    let rows = app.read(|connection| services::list(connection, listing).scope_boxed()).await?;
-    Ok(page(rows, &wanted, |service| service.id))
+#[utoipa::path(get, path = "/v1/services", operation_id = "list_services", tag = "Directory", params(ClinicPageParams), responses((status = 200, body = Page<Service>)))]
+pub async fn list(Reading { app, params, caller, .. }: Reading<0, ClinicPageParams>) -> Answered {
+    list_by_name::<Service>(&app, &caller, params.clinic_id, params.wanted()?).await
 }

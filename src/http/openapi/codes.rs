@@ -81,12 +81,13 @@ impl<'a> Nature<'a> {
 type Rule = (fn(&Nature<'_>) -> bool, &'static [Code]);
 
 const BY_NATURE: &[Rule] = &[
-    // Anybody's unknown parameter is refused, anybody's address has a limit, and a fault of ours can be anywhere.
-    (|_| true, &[MalformedRequest, RateLimited, Internal]),
+    // Anybody's unknown parameter is refused, and a fault of ours can be anywhere.
+    (|_| true, &[MalformedRequest, Internal]),
+    (|it| it.kind != Kind::Probe, &[RateLimited]),
     (|it| it.guarded, &[Unauthenticated, Forbidden, Unavailable]),
     (|it| it.named(), &[NotFound]),
     (|it| it.paged, &[CursorInvalid]),
-    (|it| it.kind != Kind::Read, &[BodyTooLarge, UnsupportedMediaType]),
+    (|it| !it.kind.reads(), &[BodyTooLarge, UnsupportedMediaType]),
     (|it| it.keyed, &[IdempotencyKeyMissing, IdempotencyKeyInvalid]),
     (|it| it.kind == Kind::Command, &[IdempotencyKeyReused, IdempotencyInFlight, IdempotencyWaitersExceeded]),
     (|it| it.conditional(), &[VersionMismatch]),

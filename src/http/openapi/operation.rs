@@ -123,7 +123,7 @@ fn asks_for_members(schema: &RefOr<Schema>, schemas: &Schemas) -> bool {
 
 fn success(response: &mut Response, status: &str, nature: &Nature<'_>, reads_versions: bool) {
     let description = match status {
-        "200" if nature.kind == Kind::Read => "What was asked for.",
+        "200" if nature.kind.reads() => "What was asked for.",
         "200" => "Done, or it was so already.",
         "201" => "Made.",
         "204" => "It is gone, or was already.",

@@ -5,12 +5,12 @@ use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Entry, Listed, Listing, Sight, Written};
+use super::{Entry, Listing, Named, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::{Clinic, Closure, Closures, Week};
 use crate::domain::hours::OpenHours;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// The clinic of that id.
 ///
@@ -46,44 +46,45 @@ pub async fn count(connection: &mut PgConnection, tenant: Uuid, ids: &[Uuid]) ->
     Ok(known)
 }
 
-/// Clinics by name.
+/// Whether all of these clinics are there and within the caller's reach.
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn list(connection: &mut PgConnection, listing: Listing<'_>) -> Result<Vec<Listed<Clinic>>, StoreError> {
-    let (name, id) = listing.after();
-    let rows = sqlx::query!(
-        r#"select id, name, time_zone, slot_minutes, allow_overbooking, min_notice_minutes, horizon_days,
-             key_retention_days, version, lower(name) as "key!"
-           from clinics
-           where tenant_id = $1
-             and ($2::uuid[] is null or id = any($2))
-             and ($3::text is null or lower(name) ~>~ $3 or (lower(name) = $3 and id > $4))
-           order by lower(name) using ~<~, id
-           limit $5"#,
-        listing.tenant,
-        listing.clinics,
-        name,
-        id,
-        listing.rows
-    )
-    .fetch_all(connection)
-    .await?;
-    let listed = rows.into_iter().map(|row| Listed {
-        key: row.key,
-        row: Clinic {
-            id: row.id,
-            name: row.name,
-            time_zone: row.time_zone,
-            slot_minutes: row.slot_minutes,
-            allow_overbooking: row.allow_overbooking,
-            min_notice_minutes: row.min_notice_minutes,
-            horizon_days: row.horizon_days,
-            key_retention_days: row.key_retention_days,
-            version: row.version,
-        },
-    });
-    Ok(listed.collect())
+pub async fn reached(connection: &mut PgConnection, caller: &Caller, ids: &[Uuid]) -> Result<bool, StoreError> {
+    if !ids.iter().all(|id| caller.reaches(*id)) {
+        return Ok(false);
+    }
+    let known = count(connection, caller.tenant_id, ids).await?;
+    Ok(usize::try_from(known).is_ok_and(|known| known == ids.len()))
+}
+
+impl Named for Clinic {
+    fn place(&self) -> (&str, Uuid) {
+        (&self.name, self.id)
+    }
+
+    async fn list(connection: &mut PgConnection, listing: Listing<'_>) -> Result<Vec<Self>, StoreError> {
+        let (name, id) = listing.after_name();
+        let rows = sqlx::query_as!(
+            Self,
+            "select id, name, time_zone, slot_minutes, allow_overbooking, min_notice_minutes, horizon_days,
+               key_retention_days, version
+             from clinics
+             where tenant_id = $1
+               and ($2::uuid[] is null or id = any($2))
+               and lower(name) ~>=~ lower($3) and (lower(name) ~>~ lower($3) or id > $4)
+             order by lower(name) using ~<~, id
+             limit $5",
+            listing.tenant,
+            listing.clinics,
+            name,
+            id,
+            listing.rows
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(rows)
+    }
 }
 
 impl Entry for Clinic {
@@ -100,16 +101,16 @@ impl Entry for Clinic {
     /// A credential that is confined to clinics makes none: it would be out of its own reach.
     async fn look(&self, connection: &mut PgConnection, caller: &Caller) -> Result<Sight<Self>, StoreError> {
         let row = find(connection, caller.tenant_id, self.id).await?;
-        let vacant = row.is_none() && caller.clinic_ids.is_none();
-        Ok(Sight { clinic: true, row: row.filter(|row| caller.reaches(row.id)), vacant })
+        let sight = Sight::of(row, |row| caller.reaches(row.id));
+        Ok(Sight { vacant: sight.vacant && caller.clinic_ids.is_none(), ..sight })
     }
 
     async fn write(
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
                insert into clinics as c (tenant_id, id, name, time_zone, slot_minutes, allow_overbooking,
@@ -152,7 +153,7 @@ impl Entry for Clinic {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }
 
@@ -184,15 +185,15 @@ impl Entry for Week {
 
     async fn look(&self, connection: &mut PgConnection, caller: &Caller) -> Result<Sight<Self>, StoreError> {
         let row = week(connection, caller.tenant_id, self.clinic_id).await?;
-        Ok(Sight { clinic: true, row: row.filter(|row| caller.reaches(row.clinic_id)), vacant: false })
+        Ok(Sight { vacant: false, ..Sight::of(row, |row| caller.reaches(row.clinic_id)) })
     }
 
     async fn write(
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
                update clinics
@@ -218,7 +219,7 @@ impl Entry for Week {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }
 
@@ -263,15 +264,15 @@ impl Entry for Closures {
 
     async fn look(&self, connection: &mut PgConnection, caller: &Caller) -> Result<Sight<Self>, StoreError> {
         let row = closures(connection, caller.tenant_id, self.clinic_id).await?;
-        Ok(Sight { clinic: true, row: row.filter(|row| caller.reaches(row.clinic_id)), vacant: false })
+        Ok(Sight { vacant: false, ..Sight::of(row, |row| caller.reaches(row.clinic_id)) })
     }
 
     async fn write(
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let froms: Vec<SqlTime> = self.all.iter().map(|closure| closure.from.to_sqlx()).collect();
         let tos: Vec<SqlTime> = self.all.iter().map(|closure| closure.to.to_sqlx()).collect();
         let reasons: Vec<Option<String>> = self.all.iter().map(|closure| closure.reason.clone()).collect();
@@ -293,6 +294,6 @@ impl Entry for Closures {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }

@@ -5,11 +5,11 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::clinics;
-use super::{Entry, Listed, Listing, Sight, Written};
+use super::{Entry, Listing, Named, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::Operatory;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// The operatory of that id.
 ///
@@ -27,39 +27,32 @@ pub async fn find(connection: &mut PgConnection, tenant: Uuid, id: Uuid) -> Resu
     Ok(row)
 }
 
-/// Operatories by name.
-///
-/// # Errors
-/// As [`StoreError`].
-pub async fn list(connection: &mut PgConnection, listing: Listing<'_>) -> Result<Vec<Listed<Operatory>>, StoreError> {
-    let (name, id) = listing.after();
-    let rows = sqlx::query!(
-        r#"select id, clinic_id, name, active, version, lower(name) as "key!"
-           from operatories
-           where tenant_id = $1
-             and ($2::uuid[] is null or clinic_id = any($2))
-             and ($3::text is null or lower(name) ~>~ $3 or (lower(name) = $3 and id > $4))
-           order by lower(name) using ~<~, id
-           limit $5"#,
-        listing.tenant,
-        listing.clinics,
-        name,
-        id,
-        listing.rows
-    )
-    .fetch_all(connection)
-    .await?;
-    let listed = rows.into_iter().map(|row| Listed {
-        key: row.key,
-        row: Operatory {
-            id: row.id,
-            clinic_id: row.clinic_id,
-            name: row.name,
-            active: row.active,
-            version: row.version,
-        },
-    });
-    Ok(listed.collect())
+impl Named for Operatory {
+    fn place(&self) -> (&str, Uuid) {
+        (&self.name, self.id)
+    }
+
+    async fn list(connection: &mut PgConnection, listing: Listing<'_>) -> Result<Vec<Self>, StoreError> {
+        let (name, id) = listing.after_name();
+        let rows = sqlx::query_as!(
+            Self,
+            "select id, clinic_id, name, active, version
+             from operatories
+             where tenant_id = $1
+               and ($2::uuid[] is null or clinic_id = any($2))
+               and lower(name) ~>=~ lower($3) and (lower(name) ~>~ lower($3) or id > $4)
+             order by lower(name) using ~<~, id
+             limit $5",
+            listing.tenant,
+            listing.clinics,
+            name,
+            id,
+            listing.rows
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(rows)
+    }
 }
 
 impl Entry for Operatory {
@@ -74,20 +67,17 @@ impl Entry for Operatory {
     }
 
     async fn look(&self, connection: &mut PgConnection, caller: &Caller) -> Result<Sight<Self>, StoreError> {
-        let tenant = caller.tenant_id;
-        let clinic =
-            caller.reaches(self.clinic_id) && clinics::count(connection, tenant, &[self.clinic_id]).await? == 1;
-        let row = find(connection, tenant, self.id).await?;
-        let vacant = row.is_none();
-        Ok(Sight { clinic, row: row.filter(|row| caller.reaches(row.clinic_id)), vacant })
+        let clinic = clinics::reached(connection, caller, &[self.clinic_id]).await?;
+        let row = find(connection, caller.tenant_id, self.id).await?;
+        Ok(Sight { clinic, ..Sight::of(row, |row| caller.reaches(row.clinic_id)) })
     }
 
     async fn write(
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         if seen.is_some_and(|seen| seen.clinic_id != self.clinic_id) {
             return relocate(connection, self, seen.map(Self::version), note).await;
         }
@@ -123,7 +113,7 @@ impl Entry for Operatory {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }
 
@@ -133,8 +123,8 @@ async fn relocate(
     connection: &mut PgConnection,
     operatory: &Operatory,
     from: Option<i32>,
-    note: &Note<'_>,
-) -> Result<Written, StoreError> {
+    note: &AuditNote<'_>,
+) -> Result<Outcome, StoreError> {
     let result = sqlx::query!(
         "with written as (
            update operatories
@@ -162,5 +152,5 @@ async fn relocate(
     )
     .execute(connection)
     .await;
-    Written::of_move(result.map(|done| done.rows_affected()), "appointments_operatory_fk")
+    Outcome::of_move(result, "appointments_operatory_fk")
 }

@@ -5,19 +5,48 @@ use jiff_sqlx::{Date as SqlDate, ToSqlx};
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::{Entry, Listed, Listing, Sight, Written};
+use super::{Entry, Listing, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::{Channel, Patient};
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
+
+/// A row as the statements of this file read it.
+struct Row {
+    id: Uuid,
+    name: String,
+    birth_date: Option<SqlDate>,
+    email: Option<String>,
+    phone: Option<String>,
+    language: Option<String>,
+    preferred_channel: String,
+    version: i32,
+}
+
+impl From<Row> for Patient {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            birth_date: row.birth_date.map(SqlDate::to_jiff),
+            email: row.email,
+            phone: row.phone,
+            language: row.language,
+            // The table's check leaves no other text.
+            preferred_channel: Channel::parse(&row.preferred_channel).unwrap_or_default(),
+            version: row.version,
+        }
+    }
+}
 
 /// The patient of that id.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn find(connection: &mut PgConnection, tenant: Uuid, id: Uuid) -> Result<Option<Patient>, StoreError> {
-    let row = sqlx::query!(
-        "select name, birth_date, email, phone, language, preferred_channel, version
+    let row = sqlx::query_as!(
+        Row,
+        "select id, name, birth_date, email, phone, language, preferred_channel, version
          from patients
          where tenant_id = $1 and id = $2",
         tenant,
@@ -25,16 +54,7 @@ pub async fn find(connection: &mut PgConnection, tenant: Uuid, id: Uuid) -> Resu
     )
     .fetch_optional(connection)
     .await?;
-    Ok(row.map(|row| Patient {
-        id,
-        name: row.name,
-        birth_date: row.birth_date.map(SqlDate::to_jiff),
-        email: row.email,
-        phone: row.phone,
-        language: row.language,
-        preferred_channel: channel(&row.preferred_channel),
-        version: row.version,
-    }))
+    Ok(row.map(Patient::from))
 }
 
 /// Patients by name: those with a name in which every word typed begins a word, and those born on a day. Patients belong
@@ -47,10 +67,10 @@ pub async fn list(
     typed: Option<&str>,
     birth_date: Option<Date>,
     listing: Listing<'_>,
-) -> Result<Vec<Listed<Patient>>, StoreError> {
-    // No name is empty, so this comes before them all.
-    let (name, id) = listing.after.unwrap_or_default();
-    let rows = sqlx::query_file!(
+) -> Result<Vec<Patient>, StoreError> {
+    let (name, id) = listing.after_name();
+    let rows = sqlx::query_file_as!(
+        Row,
         "src/store/directory/patients.sql",
         listing.tenant,
         typed,
@@ -61,25 +81,7 @@ pub async fn list(
     )
     .fetch_all(connection)
     .await?;
-    let listed = rows.into_iter().map(|row| Listed {
-        key: row.key,
-        row: Patient {
-            id: row.id,
-            name: row.name,
-            birth_date: row.birth_date.map(SqlDate::to_jiff),
-            email: row.email,
-            phone: row.phone,
-            language: row.language,
-            preferred_channel: channel(&row.preferred_channel),
-            version: row.version,
-        },
-    });
-    Ok(listed.collect())
-}
-
-/// A channel as stored; the table's check leaves no other text.
-fn channel(text: &str) -> Channel {
-    Channel::parse(text).unwrap_or_default()
+    Ok(rows.into_iter().map(Patient::from).collect())
 }
 
 impl Entry for Patient {
@@ -94,16 +96,15 @@ impl Entry for Patient {
     }
 
     async fn look(&self, connection: &mut PgConnection, caller: &Caller) -> Result<Sight<Self>, StoreError> {
-        let row = find(connection, caller.tenant_id, self.id).await?;
-        Ok(Sight { clinic: true, vacant: row.is_none(), row })
+        Ok(Sight::of(find(connection, caller.tenant_id, self.id).await?, |_| true))
     }
 
     async fn write(
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
                insert into patients as p (tenant_id, id, name, birth_date, email, phone, language, preferred_channel,
@@ -144,6 +145,6 @@ impl Entry for Patient {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }

@@ -5,7 +5,7 @@ with found as (
   (select id, name, birth_date, email, phone, language, preferred_channel, version, lower(name) as key
    from patients
    where $2::text is null and $3::date is null
-     and tenant_id = $1 and lower(name) ~>=~ $4 and (lower(name) ~>~ $4 or id > $5)
+     and tenant_id = $1 and lower(name) ~>=~ lower($4) and (lower(name) ~>~ lower($4) or id > $5)
    order by lower(name) using ~<~, id
    limit $6)
   union all
@@ -13,7 +13,7 @@ with found as (
    from patients
    where $3 is not null
      and tenant_id = $1 and birth_date = $3 and ($2 is null or name_words(name) @@ name_query($2))
-     and lower(name) ~>=~ $4 and (lower(name) ~>~ $4 or id > $5)
+     and lower(name) ~>=~ lower($4) and (lower(name) ~>~ lower($4) or id > $5)
    order by lower(name) using ~<~, id
    limit $6)
   union all
@@ -21,11 +21,11 @@ with found as (
    from patients
    where $2 is not null and $3 is null
      and tenant_id = $1 and name_words(name) @@ name_query($2)
-     and lower(name) ~>=~ $4 and (lower(name) ~>~ $4 or id > $5)
+     and lower(name) ~>=~ lower($4) and (lower(name) ~>~ lower($4) or id > $5)
    order by lower(name) using ~<~, id
    limit $6)
 )
 select id as "id!", name as "name!", birth_date, email, phone, language, preferred_channel as "preferred_channel!",
-  version as "version!", key as "key!"
+  version as "version!"
 from found
 order by key using ~<~, id

@@ -6,12 +6,12 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::clinics;
-use super::{Entry, Listed, Listing, Sight, Written};
+use super::{Entry, Listing, Named, Outcome, Sight};
 use crate::domain::access::Caller;
 use crate::domain::directory::{Membership, Practitioner};
 use crate::domain::hours::OpenHours;
 use crate::store::StoreError;
-use crate::store::audit::Note;
+use crate::store::audit::AuditNote;
 
 /// A practitioner, and what a credential that is confined to clinics may see of them.
 #[derive(Clone, Debug)]
@@ -53,38 +53,35 @@ pub async fn find(connection: &mut PgConnection, caller: &Caller, id: Uuid) -> R
     }))
 }
 
-/// Practitioners by name; with clinics, those who work at one of them.
-///
-/// # Errors
-/// As [`StoreError`].
-pub async fn list(
-    connection: &mut PgConnection,
-    listing: Listing<'_>,
-) -> Result<Vec<Listed<Practitioner>>, StoreError> {
-    let (name, id) = listing.after();
-    let rows = sqlx::query!(
-        r#"select id, name, active, version, lower(name) as "key!"
-           from practitioners p
-           where tenant_id = $1
-             and ($2::uuid[] is null or exists (
-               select from practitioner_clinics m
-               where m.tenant_id = p.tenant_id and m.practitioner_id = p.id and m.clinic_id = any($2)))
-             and ($3::text is null or lower(name) ~>~ $3 or (lower(name) = $3 and id > $4))
-           order by lower(name) using ~<~, id
-           limit $5"#,
-        listing.tenant,
-        listing.clinics,
-        name,
-        id,
-        listing.rows
-    )
-    .fetch_all(connection)
-    .await?;
-    let listed = rows.into_iter().map(|row| Listed {
-        key: row.key,
-        row: Practitioner { id: row.id, name: row.name, active: row.active, version: row.version },
-    });
-    Ok(listed.collect())
+impl Named for Practitioner {
+    fn place(&self) -> (&str, Uuid) {
+        (&self.name, self.id)
+    }
+
+    /// With clinics, those who work at one of them.
+    async fn list(connection: &mut PgConnection, listing: Listing<'_>) -> Result<Vec<Self>, StoreError> {
+        let (name, id) = listing.after_name();
+        let rows = sqlx::query_as!(
+            Self,
+            "select id, name, active, version
+             from practitioners p
+             where tenant_id = $1
+               and ($2::uuid[] is null or exists (
+                 select from practitioner_clinics m
+                 where m.tenant_id = p.tenant_id and m.practitioner_id = p.id and m.clinic_id = any($2)))
+               and lower(name) ~>=~ lower($3) and (lower(name) ~>~ lower($3) or id > $4)
+             order by lower(name) using ~<~, id
+             limit $5",
+            listing.tenant,
+            listing.clinics,
+            name,
+            id,
+            listing.rows
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(rows)
+    }
 }
 
 impl Entry for Practitioner {
@@ -109,8 +106,8 @@ impl Entry for Practitioner {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
                insert into practitioners as p (tenant_id, id, name, active, version, created_at, updated_at)
@@ -142,7 +139,28 @@ impl Entry for Practitioner {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
+    }
+}
+
+/// A membership as the statements of this file read it.
+struct MembershipRow {
+    practitioner_id: Uuid,
+    clinic_id: Uuid,
+    active: bool,
+    hours: Option<Json<Vec<OpenHours>>>,
+    version: i32,
+}
+
+impl From<MembershipRow> for Membership {
+    fn from(row: MembershipRow) -> Self {
+        Self {
+            practitioner_id: row.practitioner_id,
+            clinic_id: row.clinic_id,
+            active: row.active,
+            hours: row.hours.map(|Json(hours)| hours),
+            version: row.version,
+        }
     }
 }
 
@@ -156,8 +174,9 @@ pub async fn membership(
     practitioner: Uuid,
     clinic: Uuid,
 ) -> Result<Option<Membership>, StoreError> {
-    let row = sqlx::query!(
-        r#"select active, hours as "hours: Json<Vec<OpenHours>>", version
+    let row = sqlx::query_as!(
+        MembershipRow,
+        r#"select practitioner_id, clinic_id, active, hours as "hours: Json<Vec<OpenHours>>", version
            from practitioner_clinics
            where tenant_id = $1 and practitioner_id = $2 and clinic_id = $3"#,
         tenant,
@@ -166,13 +185,7 @@ pub async fn membership(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(row.map(|row| Membership {
-        practitioner_id: practitioner,
-        clinic_id: clinic,
-        active: row.active,
-        hours: row.hours.map(|Json(hours)| hours),
-        version: row.version,
-    }))
+    Ok(row.map(Membership::from))
 }
 
 /// A practitioner's memberships by the clinic's id; the listing's names are not looked at.
@@ -184,9 +197,9 @@ pub async fn memberships(
     practitioner: Uuid,
     listing: Listing<'_>,
 ) -> Result<Vec<Membership>, StoreError> {
-    let (_, clinic) = listing.after();
-    let rows = sqlx::query!(
-        r#"select clinic_id, active, hours as "hours: Json<Vec<OpenHours>>", version
+    let rows = sqlx::query_as!(
+        MembershipRow,
+        r#"select practitioner_id, clinic_id, active, hours as "hours: Json<Vec<OpenHours>>", version
            from practitioner_clinics
            where tenant_id = $1 and practitioner_id = $2
              and ($3::uuid[] is null or clinic_id = any($3))
@@ -196,19 +209,12 @@ pub async fn memberships(
         listing.tenant,
         practitioner,
         listing.clinics,
-        clinic,
+        listing.after.map(|(_, clinic)| clinic),
         listing.rows
     )
     .fetch_all(connection)
     .await?;
-    let listed = rows.into_iter().map(|row| Membership {
-        practitioner_id: practitioner,
-        clinic_id: row.clinic_id,
-        active: row.active,
-        hours: row.hours.map(|Json(hours)| hours),
-        version: row.version,
-    });
-    Ok(listed.collect())
+    Ok(rows.into_iter().map(Membership::from).collect())
 }
 
 impl Entry for Membership {
@@ -228,14 +234,13 @@ impl Entry for Membership {
         if !caller.reaches(self.clinic_id) {
             return Ok(nothing);
         }
-        let tenant = caller.tenant_id;
-        let row = membership(connection, tenant, self.practitioner_id, self.clinic_id).await?;
+        let row = membership(connection, caller.tenant_id, self.practitioner_id, self.clinic_id).await?;
         if row.is_some() {
             return Ok(Sight { row, ..nothing });
         }
         let found = find(connection, caller, self.practitioner_id).await?;
         let may_join = found.is_some_and(|found| found.reached || !found.works);
-        let vacant = may_join && clinics::count(connection, tenant, &[self.clinic_id]).await? == 1;
+        let vacant = may_join && clinics::reached(connection, caller, &[self.clinic_id]).await?;
         Ok(Sight { vacant, ..nothing })
     }
 
@@ -243,8 +248,8 @@ impl Entry for Membership {
         &self,
         connection: &mut PgConnection,
         seen: Option<&Self>,
-        note: &Note<'_>,
-    ) -> Result<Written, StoreError> {
+        note: &AuditNote<'_>,
+    ) -> Result<Outcome, StoreError> {
         let done = sqlx::query!(
             "with written as (
                insert into practitioner_clinics as m (tenant_id, practitioner_id, clinic_id, active, hours, version,
@@ -279,6 +284,6 @@ impl Entry for Membership {
         )
         .execute(connection)
         .await?;
-        Ok(Written::of(done.rows_affected()))
+        Ok(Outcome::of(&done))
     }
 }

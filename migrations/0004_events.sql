@@ -47,13 +47,22 @@ create table log_groups (
   "offset" bigint not null default 0,
   token uuid,
   lease_until timestamptz,
+  read_at timestamptz,
   constraint log_groups_pk primary key (name, partition),
   constraint log_groups_partition_fk foreign key (partition) references log_partitions (partition),
   constraint log_groups_lease_is_whole check ((token is null) = (lease_until is null))
 ) with (fillfactor = 50);
 comment on table log_groups is 'How far each consumer group has read, and who reads on.';
 comment on column log_groups."offset" is 'The next to be read: everything below has been decided on.';
+comment on column log_groups.read_at is 'When somebody last began to read: partitions take turns.';
 comment on column log_groups.token is 'The reader''s fencing token: only its holder moves the offset.';
+
+create table consumers (
+  logical_consumer_id text not null,
+  since timestamptz not null,
+  constraint consumers_pk primary key (logical_consumer_id)
+);
+comment on table consumers is 'The logical consumers there are. What happened before one was there is none of its business: a version older than that holds no later one back.';
 
 create table inbox (
   logical_consumer_id text not null,

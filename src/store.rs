@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Object, RecycleResult};
 use scoped_futures::ScopedBoxFuture;
-use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::Ids;
@@ -21,8 +21,10 @@ pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
 pub mod directory;
+pub mod inbox;
 pub mod janitor;
 pub mod keys;
+pub mod log;
 pub mod look;
 pub mod schedule;
 pub mod seen;
@@ -134,22 +136,55 @@ impl Store {
         deadline: Instant,
         statement: impl FnOnce(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, StoreError> {
-        let mut lent = match timeout_at(deadline, self.0.get()).await {
-            Ok(Ok(object)) => Lent(Some(object)),
-            // Whatever keeps us out, a wrong password included, it is no answer of the statement's.
-            Ok(Err(error)) => return Err(StoreError::Gone(error.to_string())),
-            Err(_) => return Err(StoreError::Late),
-        };
+        let mut lent = self.lend(deadline).await?;
         let Ok(answered) = timeout_at(deadline, statement(&mut lent)).await else {
             return Err(StoreError::Late);
         };
-        if let Err(StoreError::Gone(_)) = &answered {
+        self.take_back(lent, &answered);
+        answered
+    }
+
+    /// Runs statements in one transaction: all of them stand, or none. As with [`Store::once`], its connection is closed where
+    /// it does not come to its end, and with it the transaction.
+    ///
+    /// # Errors
+    /// As [`Store::once`]; when that is [`StoreError::Gone`] or [`StoreError::Late`], it may stand all the same.
+    pub async fn transact<'a, T: Send>(
+        &self,
+        deadline: Instant,
+        statements: impl FnOnce(&mut PgConnection) -> Answering<'a, '_, T> + Send,
+    ) -> Result<T, StoreError> {
+        let mut lent = self.lend(deadline).await?;
+        let work = async {
+            let mut transaction = lent.begin().await?;
+            let answered = statements(&mut transaction).await;
+            match answered {
+                Ok(_) => transaction.commit().await?,
+                Err(_) => transaction.rollback().await?,
+            }
+            answered
+        };
+        let Ok(answered) = timeout_at(deadline, work).await else { return Err(StoreError::Late) };
+        self.take_back(lent, &answered);
+        answered
+    }
+
+    async fn lend(&self, deadline: Instant) -> Result<Lent, StoreError> {
+        match timeout_at(deadline, self.0.get()).await {
+            Ok(Ok(object)) => Ok(Lent(Some(object))),
+            // Whatever keeps us out, a wrong password included, it is no answer of the statement's.
+            Ok(Err(error)) => Err(StoreError::Gone(error.to_string())),
+            Err(_) => Err(StoreError::Late),
+        }
+    }
+
+    fn take_back<T>(&self, lent: Lent, answered: &Result<T, StoreError>) {
+        if let Err(StoreError::Gone(_)) = answered {
             // Whatever is idle was opened to the same server, and would fail the same way one by one.
             self.0.retain(|_, _| false);
         } else {
             lent.hand_back();
         }
-        answered
     }
 
     /// Runs a statement that may be repeated, until it answers or the deadline passes.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::appointment::{Appointment, Kind};
 
@@ -73,6 +74,49 @@ impl EventType {
     }
 }
 
+/// An event, as it lies in the outbox and in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its identity: whoever has seen it has seen this event.
+    pub id: Uuid,
+    /// Whose.
+    pub tenant_id: Uuid,
+    /// Where.
+    pub clinic_id: Uuid,
+    /// What it is about: `appointment` or `block`.
+    pub subject_kind: String,
+    /// Which one.
+    pub subject_id: Uuid,
+    /// Its place in the order of its subject, from 1 on without gaps: the version it made.
+    pub sequence: i32,
+    /// One of [`EventType`], as it travels.
+    pub kind: String,
+    /// As [`payload`] makes it.
+    pub data: Value,
+    /// W3C trace context of the request that made it.
+    pub traceparent: Option<String>,
+    /// When.
+    pub occurred_at: Timestamp,
+}
+
+/// Where in the log an event lies: a partition's offsets are dense and begin with 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Which partition.
+    pub partition: i16,
+    /// Where in it.
+    pub offset: i64,
+}
+
+/// An event in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logged {
+    /// Where.
+    pub place: Place,
+    /// What.
+    pub event: Event,
+}
+
 /// The event's data for the row as it now stands.
 #[must_use]
 pub fn payload(row: &Appointment) -> Value {
@@ -112,4 +156,21 @@ pub fn notices(first: &'static str, start: Timestamp, now: Timestamp) -> Vec<Not
         notices.push(Notice { kind: "reminder", due_at: reminder });
     }
     notices
+}
+
+/// What is wrong with an event's form, if anything: its type, its subject, its place in the order, its data.
+#[must_use]
+pub fn fault(event: &Event) -> Option<&'static str> {
+    let Some(kind) = EventType::parse(&event.kind) else { return Some("unknown_type") };
+    let of = match kind {
+        EventType::BlockCreated | EventType::BlockRemoved => "block",
+        _ => "appointment",
+    };
+    let member = |name: &str| event.data.get(name);
+    let time = |name| member(name).and_then(Value::as_str).is_some_and(|text| text.parse::<Timestamp>().is_ok());
+    let whole = time("start")
+        && time("end")
+        && member("status").is_some_and(Value::is_string)
+        && member("schedule_version").is_some_and(Value::is_i64);
+    (event.subject_kind != of || event.sequence < 1 || !whole).then_some("bad_schema")
 }

@@ -1,0 +1,333 @@
+//! Log → inbox → handler: whatever the log brings, and however often, each logical consumer does once.
+//!
+//! A handler only writes rows, in the inbox row's own transaction: both stand or neither. What leaves the building is queued by
+//! such rows and done by workers of its own. A batch is taken in one transaction; where that fails, each event gets one of its
+//! own, under a lease and a token, and the one that fails is tried again later: it holds back nobody but, where a consumer
+//! wants them in order, later events of its own subject. The inbox keeps reasons and places, never an event.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use scoped_futures::ScopedFutureExt;
+use sqlx::postgres::PgConnection;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::clock::{Clock, Ids};
+use crate::domain::event::{self, Logged, Place};
+use crate::domain::problem::{Code, Problem};
+use crate::log::{Away, EventLog};
+use crate::store::inbox::{self, Arrival, Failed, Taken, Taking, Try};
+use crate::store::{Answering, Store, StoreError};
+use crate::worker::{Did, Hint, Worker};
+
+/// Tries of one event, the first included; after them it is quarantined.
+const MOST_TRIES: i32 = 8;
+
+/// The longest pause before the second try; it doubles with each, and every pause is drawn from zero to it (full jitter).
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// The longest pause before any try.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+
+/// What is held back behind another event is looked at again this soon.
+const HELD: SignedDuration = SignedDuration::from_millis(500);
+
+/// A try is given up well before its lease is up, by a clock of our own.
+const LEASE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Tries, or held events, taken up in one step.
+const TAKEN_UP: i64 = 64;
+
+/// What a logical consumer does with events.
+pub trait Handler: Send + Sync + 'static {
+    /// The logical consumer: its group in the log and its rows in the inbox go by this name, whatever the program is called.
+    const CONSUMER: &'static str;
+
+    /// Whether it wants a subject's events in their order, each after the one before it.
+    const IN_ORDER: bool;
+
+    /// Writes the rows that follow from these events, which come in the order of their subjects.
+    fn apply(
+        &self,
+        connection: &mut PgConnection,
+        events: &[&Logged],
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// What was decided of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its effect stands, from now on.
+    Processed,
+    /// It was known.
+    Duplicate,
+    /// It is tried again later.
+    Retryable,
+    /// A person has to look at it.
+    Quarantined,
+}
+
+impl Decision {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Processed => "PROCESSED",
+            Self::Duplicate => "DUPLICATE",
+            Self::Retryable => "RETRYABLE",
+            Self::Quarantined => "QUARANTINED",
+        }
+    }
+}
+
+/// A logical consumer at work.
+pub struct Consumer<L, H> {
+    /// What it reads.
+    pub log: L,
+    /// Where its inbox is.
+    pub store: Store,
+    /// Now.
+    pub clock: Clock,
+    /// Tokens and jitter.
+    pub ids: Ids,
+    /// What it does.
+    pub handler: H,
+    /// The log has more.
+    pub logged: Hint,
+}
+
+impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
+    fn name(&self) -> &'static str {
+        H::CONSUMER
+    }
+
+    fn rest(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+
+    fn hint(&self) -> Option<&Hint> {
+        Some(&self.logged)
+    }
+
+    async fn step(&self) -> Result<Did, Problem> {
+        let again = self.try_again().await? + self.look_at_held().await?;
+        let batch = self.log.read(H::CONSUMER).await.map_err(away)?;
+        self.take(&batch.events).await?;
+        if !batch.events.is_empty() && !self.log.commit(H::CONSUMER, &batch).await.map_err(away)? {
+            // Whoever has the group now reads the same events again, and finds them known.
+            tracing::warn!(consumer = H::CONSUMER, "late: another reads on");
+        }
+        Ok(if again == 0 && batch.events.is_empty() { Did::Nothing } else { Did::Work })
+    }
+}
+
+fn away(away: Away) -> Problem {
+    tracing::warn!(%away, "a consumer waits");
+    Code::Unavailable.into()
+}
+
+impl<L: EventLog, H: Handler> Consumer<L, H> {
+    /// Makes the consumer and its group, if they are new.
+    ///
+    /// # Errors
+    /// When the log or the database is away.
+    pub async fn enrol(&self) -> Result<(), Problem> {
+        let now = self.clock.now();
+        self.insist(|connection| inbox::enrol(connection, H::CONSUMER, now).scope_boxed()).await?;
+        self.log.join(H::CONSUMER).await.map_err(away)
+    }
+
+    /// Takes events in as they come: all at once, or where one spoils that, one by one.
+    async fn take(&self, events: &[Logged]) -> Result<(), Problem> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        match self.take_all(events, &[]).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::debug!(consumer = H::CONSUMER, %error, "one by one");
+                for logged in events {
+                    self.take_one(logged).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Receives events and applies what is new, in one transaction. Those of `held` were held back until now.
+    async fn take_all(&self, events: &[Logged], held: &[Uuid]) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let (taking, arrivals) = (self.taking(now, None), self.arrivals(events, now));
+        let (arrivals, handler) = (&arrivals, &self.handler);
+        let taken = self
+            .store
+            .transact(Instant::now() + PATIENCE, |connection| {
+                async move {
+                    if !held.is_empty() {
+                        inbox::let_go(connection, H::CONSUMER, held).await?;
+                    }
+                    let taken = inbox::receive(connection, taking, arrivals).await?;
+                    let mine: Vec<&Logged> = arrivals
+                        .iter()
+                        .map(|arrival| arrival.logged)
+                        .filter(|logged| taken.contains(&(logged.event.id, Taken::Mine)))
+                        .collect();
+                    if !mine.is_empty() {
+                        handler.apply(connection, &mine, now).await?;
+                    }
+                    Ok(taken)
+                }
+                .scope_boxed()
+            })
+            .await?;
+        for (_, taken) in &taken {
+            self.count(match taken {
+                Taken::Mine => Decision::Processed,
+                Taken::Held => Decision::Retryable,
+                Taken::Quarantined => Decision::Quarantined,
+            });
+        }
+        for _ in taken.len()..events.len() {
+            self.count(Decision::Duplicate);
+        }
+        Ok(())
+    }
+
+    /// Receives one event under a token, and tries it.
+    async fn take_one(&self, logged: &Logged) -> Result<(), Problem> {
+        let now = self.clock.now();
+        let token = self.ids.uuid(now);
+        let taking = self.taking(now, Some((token, LEASE)));
+        let arrivals = self.arrivals(std::slice::from_ref(logged), now);
+        let arrivals = &arrivals;
+        let taken = self.insist(|connection| inbox::receive(connection, taking, arrivals).scope_boxed()).await?;
+        match taken.first().map(|(_, taken)| *taken) {
+            Some(Taken::Mine) => {
+                let first = Try { event_id: logged.event.id, place: logged.place, attempt: 1 };
+                self.attempt(first, token, Some(logged)).await
+            }
+            Some(Taken::Held) => Ok(self.count(Decision::Retryable)),
+            Some(Taken::Quarantined) => Ok(self.count(Decision::Quarantined)),
+            None => Ok(self.count(Decision::Duplicate)),
+        }
+    }
+
+    /// Takes up tries that are due; says how many.
+    async fn try_again(&self) -> Result<usize, Problem> {
+        let token = self.ids.uuid(self.clock.now());
+        let due = self
+            .insist(|connection| inbox::claim(connection, H::CONSUMER, token, LEASE, TAKEN_UP).scope_boxed())
+            .await?;
+        let events = self.find(due.iter().map(|due| due.place).collect()).await?;
+        for due in &due {
+            let logged = events.iter().find(|logged| logged.event.id == due.event_id);
+            self.attempt(*due, token, logged).await?;
+        }
+        Ok(due.len())
+    }
+
+    /// Looks again at what was held back behind another event; says how many of them are held no more.
+    async fn look_at_held(&self) -> Result<usize, Problem> {
+        let places = self.insist(|connection| inbox::held(connection, H::CONSUMER, TAKEN_UP).scope_boxed()).await?;
+        let events = self.find(places).await?;
+        for logged in &events {
+            if let Err(error) = self.take_all(std::slice::from_ref(logged), &[logged.event.id]).await {
+                tracing::debug!(consumer = H::CONSUMER, %error, "held a little longer");
+            }
+        }
+        Ok(0)
+    }
+
+    async fn find(&self, places: Vec<Place>) -> Result<Vec<Logged>, Problem> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.log.find(&places).await.map_err(away)
+    }
+
+    /// One try at one event: its effect and the end of the try stand together, or it is tried again, or given up.
+    async fn attempt(&self, due: Try, token: Uuid, logged: Option<&Logged>) -> Result<(), Problem> {
+        let now = self.clock.now();
+        let Some(logged) = logged else { return self.give_up(due, token, "gone_from_log", None).await };
+        if let Some(fault) = event::fault(&logged.event) {
+            return self.give_up(due, token, fault, None).await;
+        }
+        let handler = &self.handler;
+        match self
+            .store
+            .transact(Instant::now() + PATIENCE, |connection| {
+                async move {
+                    let mine = inbox::finish(connection, H::CONSUMER, due.event_id, token, now).await?;
+                    if mine {
+                        handler.apply(connection, &[logged], now).await?;
+                    }
+                    Ok(mine)
+                }
+                .scope_boxed()
+            })
+            .await
+        {
+            Ok(true) => Ok(self.count(Decision::Processed)),
+            Ok(false) => Ok(tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, "late: another has it")),
+            Err(error) => {
+                tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, attempt = due.attempt, %error, "failed");
+                let again_at = (due.attempt < MOST_TRIES).then(|| self.again_at(due.attempt, now));
+                self.give_up(due, token, reason(&error), again_at).await
+            }
+        }
+    }
+
+    async fn give_up(&self, due: Try, token: Uuid, reason: &str, again_at: Option<Timestamp>) -> Result<(), Problem> {
+        let now = self.clock.now();
+        let failed = Failed { event: due.event_id, token, reason, again_at, task_id: self.ids.uuid(now) };
+        if self.insist(|connection| inbox::give_up(connection, H::CONSUMER, failed, now).scope_boxed()).await? {
+            self.count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined });
+        }
+        Ok(())
+    }
+
+    async fn insist<'a, T>(
+        &self,
+        statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
+    ) -> Result<T, StoreError> {
+        self.store.insist(Instant::now() + PATIENCE, &self.ids, statement).await
+    }
+
+    /// When a try that was number `attempt` is followed by the next.
+    fn again_at(&self, attempt: i32, now: Timestamp) -> Timestamp {
+        let doubled = FIRST_PAUSE.checked_mul(1 << attempt.clamp(0, 16)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        let longest = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX);
+        let pause = SignedDuration::from_millis(i64::try_from(self.ids.below(longest)).unwrap_or_default());
+        now.saturating_add(pause).unwrap_or(now)
+    }
+
+    fn taking(&self, now: Timestamp, own_try: Option<(Uuid, Duration)>) -> Taking<'static> {
+        let held_until = now.saturating_add(HELD).unwrap_or(now);
+        Taking { consumer: H::CONSUMER, in_order: H::IN_ORDER, now, held_until, own_try }
+    }
+
+    fn arrivals<'a>(&self, events: &'a [Logged], now: Timestamp) -> Vec<Arrival<'a>> {
+        let mut arrivals: Vec<_> = events
+            .iter()
+            .map(|logged| Arrival { logged, fault: event::fault(&logged.event), task_id: self.ids.uuid(now) })
+            .collect();
+        // A log that repeats may repeat out of order.
+        arrivals.sort_by_key(|arrival| (arrival.logged.event.subject_id, arrival.logged.event.sequence));
+        arrivals.dedup_by_key(|arrival| arrival.logged.event.id);
+        arrivals
+    }
+
+    fn count(&self, decision: Decision) {
+        metrics::counter!("oncebook_consumer_decisions_total", "consumer" => H::CONSUMER, "decision" => decision.as_str())
+            .increment(1);
+    }
+}
+
+/// A reason's code, for people and figures.
+fn reason(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => "database_away",
+        StoreError::Broken(_) => "handler_failed",
+    }
+}

@@ -1,0 +1,51 @@
+//! Role `relay`: moves events out of the outbox into the log. Woken by the commands of its own process, it looks for itself
+//! otherwise: other processes' commands, and what a crash left behind, wait for its clock.
+
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::domain::problem::{Code, Problem};
+use crate::log::EventLog;
+use crate::worker::{Did, Hint, Worker};
+
+/// See the top.
+pub struct Relay<L> {
+    /// Where events go.
+    pub log: L,
+    /// Tells how late they come.
+    pub clock: Clock,
+    /// A command has committed.
+    pub outbox: Hint,
+    /// The log has more.
+    pub logged: Hint,
+}
+
+impl<L: EventLog> Worker for Relay<L> {
+    fn name(&self) -> &'static str {
+        "relay"
+    }
+
+    fn rest(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+
+    fn hint(&self) -> Option<&Hint> {
+        Some(&self.outbox)
+    }
+
+    async fn step(&self) -> Result<Did, Problem> {
+        let moved = self.log.relay().await.map_err(|away| {
+            tracing::warn!(%away, "events wait in the outbox");
+            Problem::from(Code::Unavailable)
+        })?;
+        if moved.events > 0 {
+            self.logged.give();
+            metrics::counter!("oncebook_relayed_events_total").increment(moved.events);
+        }
+        if let Some(oldest) = moved.oldest {
+            let waited = self.clock.now().duration_since(oldest);
+            metrics::histogram!("oncebook_relay_wait_seconds").record(waited.as_secs_f64());
+        }
+        Ok(if moved.full { Did::Work } else { Did::Nothing })
+    }
+}

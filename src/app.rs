@@ -22,12 +22,18 @@ use crate::clock::{Clock, Ids};
 use crate::command::Bounds;
 use crate::command::run::Commands;
 use crate::config::{Config, Role};
+use crate::consumer::{Consumer, Handler};
 use crate::domain::problem::{Code, Problem};
+use crate::hint::Hint;
 use crate::http;
 use crate::http::edge::RequestIds;
 use crate::http::guard::SignedIn;
 use crate::http::listen;
 use crate::janitor::{Flusher, Janitor};
+use crate::log::EventLog;
+use crate::log::postgres::PostgresLog;
+use crate::notify;
+use crate::relay::Relay;
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::databases::{self, Schema, Unusable};
 use crate::store::seen::Credential;
@@ -231,6 +237,12 @@ impl App {
         });
     }
 
+    /// A logical consumer on this database.
+    pub fn consumer<L: EventLog, H: Handler>(&self, log: L, handler: H, logged: Hint) -> Consumer<L, H> {
+        let (store, clock, ids) = (self.store.clone(), self.clock.clone(), self.ids.clone());
+        Consumer::new(log, store, clock, ids, handler, logged)
+    }
+
     /// Does what the roles say until told to stop; then finishes what runs and refuses what comes.
     pub async fn run(self: Arc<Self>, roles: &[Role], listeners: Listeners, stop: CancellationToken) {
         let background = TaskTracker::new();
@@ -238,6 +250,17 @@ impl App {
             background.spawn(worker::run(Janitor(Arc::clone(&self)), self.ids.clone(), stop.clone()));
         }
         background.spawn(worker::run(Flusher(Arc::clone(&self)), self.ids.clone(), stop.clone()));
+        let log = PostgresLog::new(self.store.clone(), self.clock.clone(), self.ids.clone());
+        let logged = Hint::default();
+        if roles.contains(&Role::Relay) {
+            let (outbox, clock) = (self.commands.told.clone(), self.clock.clone());
+            let relay = Relay { log: log.clone(), clock, outbox, logged: logged.clone() };
+            background.spawn(worker::run(relay, self.ids.clone(), stop.clone()));
+        }
+        if roles.contains(&Role::Consumers) {
+            let consumer = self.consumer(log, notify::Supersede, logged);
+            background.spawn(worker::run(consumer, self.ids.clone(), stop.clone()));
+        }
         if let Some(admin) = listeners.admin {
             background.spawn(listen::serve(admin, http::admin_router(&self), self.tasks.clone(), stop.clone()));
         }

@@ -11,13 +11,17 @@ use clap::Args;
 pub enum Role {
     /// Answers requests.
     Api,
+    /// Moves events out of the outbox into the log.
+    Relay,
+    /// Reads the log and does, once each, what follows from its events.
+    Consumers,
     /// Forgets keys past their retention, seals the audit.
     Janitor,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 2] = [Self::Api, Self::Janitor];
+    pub const ALL: [Self; 4] = [Self::Api, Self::Relay, Self::Consumers, Self::Janitor];
 }
 
 /// Which database, by flag or by environment.

@@ -10,16 +10,18 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use scoped_futures::ScopedFutureExt;
 use sqlx::postgres::PgConnection;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::clock::{Clock, Ids};
 use crate::domain::event::{self, Logged, Place};
 use crate::domain::problem::{Code, Problem};
+use crate::hint::Hint;
 use crate::log::{Away, EventLog};
 use crate::store::inbox::{self, Arrival, Failed, Taken, Taking, Try};
 use crate::store::{Answering, Store, StoreError};
-use crate::worker::{Did, Hint, Worker};
+use crate::worker::{Did, Worker};
 
 /// Tries of one event, the first included; after them it is quarantined.
 const MOST_TRIES: i32 = 8;
@@ -84,17 +86,18 @@ impl Decision {
 /// A logical consumer at work.
 pub struct Consumer<L, H> {
     /// What it reads.
-    pub log: L,
+    log: L,
     /// Where its inbox is.
-    pub store: Store,
+    store: Store,
     /// Now.
-    pub clock: Clock,
+    clock: Clock,
     /// Tokens and jitter.
-    pub ids: Ids,
+    ids: Ids,
     /// What it does.
-    pub handler: H,
+    handler: H,
     /// The log has more.
-    pub logged: Hint,
+    logged: Hint,
+    enrolled: OnceCell<()>,
 }
 
 impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
@@ -111,6 +114,7 @@ impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
     }
 
     async fn step(&self) -> Result<Did, Problem> {
+        self.enrolled.get_or_try_init(|| self.enrol()).await?;
         let again = self.try_again().await? + self.look_at_held().await?;
         let batch = self.log.read(H::CONSUMER).await.map_err(away)?;
         self.take(&batch.events).await?;
@@ -128,11 +132,13 @@ fn away(away: Away) -> Problem {
 }
 
 impl<L: EventLog, H: Handler> Consumer<L, H> {
+    /// Ready to work.
+    pub fn new(log: L, store: Store, clock: Clock, ids: Ids, handler: H, logged: Hint) -> Self {
+        Self { log, store, clock, ids, handler, logged, enrolled: OnceCell::new() }
+    }
+
     /// Makes the consumer and its group, if they are new.
-    ///
-    /// # Errors
-    /// When the log or the database is away.
-    pub async fn enrol(&self) -> Result<(), Problem> {
+    async fn enrol(&self) -> Result<(), Problem> {
         let now = self.clock.now();
         self.insist(|connection| inbox::enrol(connection, H::CONSUMER, now).scope_boxed()).await?;
         self.log.join(H::CONSUMER).await.map_err(away)

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::domain::problem::{Code, Problem};
+use crate::hint::Hint;
 use crate::log::EventLog;
-use crate::worker::{Did, Hint, Worker};
+use crate::worker::{Did, Worker};
 
 /// See the top.
 pub struct Relay<L> {

@@ -26,6 +26,7 @@ pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod look;
+pub mod notifications;
 pub mod schedule;
 pub mod seen;
 

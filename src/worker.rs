@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Ids;
 use crate::domain::problem::Problem;
+use crate::hint::{Hint, Hints};
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,24 +17,6 @@ pub enum Did {
     Work,
     /// Nothing: there was nothing to do.
     Nothing,
-}
-
-/// Wakes the workers of this process that listen to it: there may be something to do. It is no promise: the clock wakes
-/// them too, and is what another process's work, and a crash's, waits for.
-#[derive(Clone, Debug)]
-pub struct Hint(watch::Sender<()>);
-
-impl Default for Hint {
-    fn default() -> Self {
-        Self(watch::Sender::new(()))
-    }
-}
-
-impl Hint {
-    /// There may be something to do.
-    pub fn give(&self) {
-        self.0.send_replace(());
-    }
 }
 
 /// Something that is done in the background.
@@ -60,22 +42,13 @@ const SHORTEST_BACK_OFF: Duration = Duration::from_secs(1);
 /// The longest pause after steps that failed.
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
-/// Waits for the next hint; for ever where there is none to listen to.
-async fn hinted(hints: &mut Option<watch::Receiver<()>>) {
-    match hints {
-        // The sender is the worker's own, so it outlives this.
-        Some(hints) => drop(hints.changed().await),
-        None => std::future::pending().await,
-    }
-}
-
 /// Runs a worker until told to stop; a step in hand is finished.
 pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
     let mut back_off = SHORTEST_BACK_OFF;
-    let mut hints = worker.hint().map(|hint| hint.0.subscribe());
+    let mut hints = worker.hint().map(Hint::listen);
     while !stop.is_cancelled() {
         // Before it looks: what is added in between is seen by this step or wakes it from the rest after it.
-        hints.iter_mut().for_each(watch::Receiver::mark_unchanged);
+        hints.iter_mut().for_each(Hints::forget);
         let pause = match worker.step().await {
             Ok(did) => {
                 back_off = SHORTEST_BACK_OFF;
@@ -97,7 +70,7 @@ pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = sleep(jittered) => {}
-            () = hinted(&mut hints) => {}
+            Some(()) = async { Some(hints.as_mut()?.next().await) } => {}
         }
     }
 }

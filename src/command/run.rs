@@ -23,6 +23,7 @@ use crate::domain::availability::{self, Opening};
 use crate::domain::fingerprint::{self, resource_lock};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::refusal::Refusal;
+use crate::hint::Hint;
 use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
 use crate::store::look::{self};
 use crate::store::seen::{Clinic, Seen};
@@ -36,6 +37,8 @@ pub struct Commands {
     pub(super) ids: Ids,
     pub(super) bounds: Bounds,
     tasks: TaskTracker,
+    /// Given when there is something in the outbox.
+    pub told: Hint,
     /// Keys at work in this process.
     pub registry: Registry,
     /// Turns on practitioners and appointments.
@@ -81,6 +84,7 @@ impl Commands {
             ids,
             bounds,
             tasks,
+            told: Hint::default(),
             registry: Registry::default(),
             lanes: Lanes::default(),
             replays: Replays::default(),
@@ -242,6 +246,9 @@ impl Commands {
         let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
         Ok(match outcome {
             Outcome::Done => {
+                if decided.write.is_some() {
+                    self.told.give();
+                }
                 Ok(Answer { reply: decided.reply, replayed: false, expires_at: claim.map(|claim| claim.expires_at) })
             }
             Outcome::OtherRunning => return Err(Code::IdempotencyKeyReused.into()),

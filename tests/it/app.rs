@@ -72,6 +72,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Clock,
     pub(crate) command_timeout: Duration,
     pub(crate) idempotency_wait: Duration,
+    pub(crate) roles: &'static [Role],
 }
 
 impl Trial {
@@ -149,12 +150,12 @@ impl Trial {
 
     pub(crate) fn setup(&self) -> Setup {
         let (command_timeout, idempotency_wait) = (Duration::from_secs(5), Duration::from_secs(2));
-        Setup { url: self.url(), clock: Clock::system(), command_timeout, idempotency_wait }
+        Setup { url: self.url(), clock: Clock::system(), command_timeout, idempotency_wait, roles: &[Role::Api] }
     }
 
     /// Starts a service in this process; tells where it is in [`Trial::services`].
     pub(crate) async fn serve(&mut self, setup: Setup) -> Arc<App> {
-        let Setup { url, clock, command_timeout, idempotency_wait } = setup;
+        let Setup { url, clock, command_timeout, idempotency_wait, roles } = setup;
         let unlimited = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
         let config = Config { command_timeout, idempotency_wait, ..unlimited };
         let app = App::new(config, &url, clock, Ids::random(), None).expect("a database's URL");
@@ -164,7 +165,7 @@ impl Trial {
         let mut running = JoinSet::new();
         let listeners = Listeners { api: Some(listener), admin: None };
         let (served, told) = (Arc::clone(&app), stop.clone());
-        running.spawn(async move { served.run(&[Role::Api], listeners, told).await });
+        running.spawn(async move { served.run(roles, listeners, told).await });
         self.services.push(Service { app: Arc::clone(&app), base, stop, running });
         app
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::client::Told;
 
 /// Each statement lists what breaks a promise.
-const PROMISES: [(&str, &str); 11] = [
+const PROMISES: [(&str, &str); 14] = [
     (
         // First, since what it is still at may break or mend what follows.
         "no session of the service is left, and nobody is in a transaction or holds a lock",
@@ -39,15 +39,38 @@ const PROMISES: [(&str, &str); 11] = [
         "every version has one event",
         "select format('%s at version %s: %s', a.id, a.version, o.sequences)
          from appointments a left join lateral (
-           select array_agg(sequence order by sequence) as sequences from outbox o
+           select array_agg(sequence order by sequence) as sequences
+           from (select tenant_id, subject_kind, subject_id, sequence from outbox
+                 union all select tenant_id, subject_kind, subject_id, sequence from event_log) as o
            where o.tenant_id = a.tenant_id and o.subject_id = a.id
              and o.subject_kind = case a.kind when 'visit' then 'appointment' else 'block' end) as o on true
          where o.sequences is distinct from array(select generate_series(1, a.version))",
     ),
     (
         "every event has its row",
-        "select format('%s %s', o.subject_id, o.sequence) from outbox o
+        "select format('%s %s', o.subject_id, o.sequence)
+         from (select tenant_id, subject_id, sequence from outbox union all select tenant_id, subject_id, sequence from event_log) as o
          where not exists (select from appointments a where a.tenant_id = o.tenant_id and a.id = o.subject_id)",
+    ),
+    (
+        "the log is dense, and in the order of its subjects",
+        "select format('partition %s: %s of %s', p.partition, count(l.*), p.next_offset)
+         from log_partitions p left join event_log l on l.partition = p.partition
+         group by p.partition, p.next_offset having count(l.*) <> p.next_offset
+         union all
+         select format('%s at %s before %s', a.subject_id, a.sequence, b.sequence)
+         from event_log a join event_log b on b.partition = a.partition and b.subject_id = a.subject_id and b.tenant_id = a.tenant_id
+           and b.\"offset\" < a.\"offset\" and b.sequence > a.sequence",
+    ),
+    (
+        "no event is at work or due",
+        "select format('%s %s: %s', logical_consumer_id, event_id, state) from inbox
+         where state = 'PROCESSING' or (state = 'RETRYABLE' and attempts > 0 and next_attempt_at < clock_timestamp() - interval '10 s')",
+    ),
+    (
+        "every quarantined event is a task",
+        "select format('%s %s', i.logical_consumer_id, i.event_id) from inbox i where i.state = 'QUARANTINED' and not exists (
+           select from staff_tasks t where t.logical_consumer_id = i.logical_consumer_id and t.event_id = i.event_id)",
     ),
     (
         "every version has one line in the audit",

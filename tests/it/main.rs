@@ -10,6 +10,7 @@ mod cluster;
 mod constraints;
 mod contract;
 mod crash;
+mod events;
 mod faults;
 mod figures;
 mod ground;

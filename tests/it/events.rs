@@ -1,0 +1,247 @@
+//! From commit to effect: what the relay moves and what consumers do with it, however often and in whatever order it comes.
+//! CONFORMANCE.md's cases 53 to 55.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use oncebook::app::App;
+use oncebook::clock::{Clock, Ids};
+use oncebook::config::Role;
+use oncebook::consumer::Handler;
+use oncebook::domain::event::{Logged, Place};
+use oncebook::hint::Hint;
+use oncebook::log::postgres::PostgresLog;
+use oncebook::log::{Away, Batch, EventLog};
+use oncebook::store::StoreError;
+use oncebook::store::log::Moved;
+use oncebook::worker::{Did, Worker};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
+
+/// A consumer whose effect is a row an event, in a table without any constraint: what is done twice shows.
+#[derive(Default)]
+struct Tell<const IN_ORDER: bool> {
+    /// Fails at this subject's events, so many times.
+    poison: Option<(Uuid, Arc<AtomicUsize>)>,
+}
+
+impl<const IN_ORDER: bool> Handler for Tell<IN_ORDER> {
+    const CONSUMER: &'static str = if IN_ORDER { "in order" } else { "any order" };
+    const IN_ORDER: bool = IN_ORDER;
+
+    async fn apply(&self, connection: &mut PgConnection, events: &[&Logged], _: Timestamp) -> Result<(), StoreError> {
+        for event in events.iter().map(|logged| &logged.event) {
+            let told = "insert into told (consumer, event_id, subject_id, sequence) values ($1, $2, $3, $4)";
+            let told =
+                sqlx::query(told).bind(Self::CONSUMER).bind(event.id).bind(event.subject_id).bind(event.sequence);
+            told.execute(&mut *connection).await?;
+            let poison = self.poison.as_ref().filter(|(id, _)| *id == event.subject_id);
+            if let Some((_, left)) = poison
+                && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+            {
+                sqlx::query("select 1 / 0").execute(&mut *connection).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A log that brings every batch twice, and the second time backwards.
+struct Stutters(PostgresLog);
+
+impl EventLog for Stutters {
+    async fn relay(&self) -> Result<Moved, Away> {
+        self.0.relay().await
+    }
+
+    async fn join(&self, group: &str) -> Result<(), Away> {
+        self.0.join(group).await
+    }
+
+    async fn read(&self, group: &str) -> Result<Batch, Away> {
+        let mut batch = self.0.read(group).await?;
+        let again: Vec<_> = batch.events.iter().rev().cloned().collect();
+        batch.events.extend(again);
+        Ok(batch)
+    }
+
+    async fn commit(&self, group: &str, batch: &Batch) -> Result<bool, Away> {
+        let half = batch.events.len() / 2;
+        self.0.commit(group, &Batch { token: batch.token, events: batch.events[..half].to_vec() }).await
+    }
+
+    async fn find(&self, places: &[Place]) -> Result<Vec<Logged>, Away> {
+        self.0.find(places).await
+    }
+
+    async fn lag(&self, group: &str) -> Result<Vec<(i16, i64)>, Away> {
+        self.0.lag(group).await
+    }
+}
+
+const TOLD: &str = "create table told (consumer text, event_id uuid, subject_id uuid, sequence int, at bigserial)";
+
+fn log_of(app: &App) -> PostgresLog {
+    PostgresLog::new(app.store.clone(), Clock::system(), Ids::random())
+}
+
+/// Steps until there is nothing left to do.
+async fn settle(worker: &impl Worker) {
+    while worker.step().await.expect("a step") == Did::Work {}
+}
+
+/// Books so many visits and moves each, cancels every third; tells their ids.
+async fn busy(trial: &Trial, visits: usize) -> Vec<Uuid> {
+    let desk = trial.desk();
+    let mut ids = Vec::new();
+    for n in 0..visits {
+        let id = desk.say(&trial.book(Visit { slot: n * 2, ..Visit::default() })).await.expect(201, "").id();
+        desk.say(&reschedule(id, n * 2 + 1)).await.expect(200, "");
+        if n % 3 == 0 {
+            desk.say(&step(id, "cancel")).await.expect(200, "");
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+async fn count(connection: &mut PgConnection, of: &'static str) -> i64 {
+    sqlx::query_scalar(of).fetch_one(connection).await.expect("a count")
+}
+
+const TWICE: &str = "select count(*) from (select from told group by consumer, event_id having count(*) > 1) as twice";
+const UNTOLD: &str = "select count(*) from event_log l where not exists (
+  select from told t where t.event_id = l.event_id and t.consumer = 'in order')";
+const BACKWARDS: &str = "select count(*) from told a join told b
+  on b.consumer = a.consumer and b.subject_id = a.subject_id and b.at > a.at and b.sequence < a.sequence
+  where a.consumer = 'in order'";
+
+#[tokio::test]
+async fn what_is_committed_reaches_its_consumer() {
+    let mut trial = Trial::new().await;
+    trial.serve(Setup { roles: &[Role::Api, Role::Relay, Role::Consumers], ..trial.setup() }).await;
+    busy(&trial, 12).await;
+    let mut connection = trial.connect().await;
+    eventually("every event is processed", async || {
+        count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await == 28
+    })
+    .await;
+    assert_eq!(count(&mut connection, "select count(*) from outbox").await, 0);
+    let untrue = "select count(*) from notification_intents n join appointments a
+      on a.tenant_id = n.tenant_id and a.id = n.appointment_id
+      where (n.state = 'PENDING') <> (n.schedule_version = a.schedule_version)";
+    assert_eq!(count(&mut connection, untrue).await, 0, "what was overtaken is not told, and what was not is");
+    drop(connection);
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn case_54_delivered_twice_and_backwards_it_is_done_once_and_in_order() {
+    let mut trial = Trial::new().await;
+    trial.change(TOLD).await;
+    let app = trial.serve(trial.setup()).await;
+    busy(&trial, 12).await;
+    let log = log_of(&app);
+    while log.relay().await.expect("relayed").events > 0 {}
+    let any = app.consumer(Stutters(log.clone()), Tell::<false>::default(), Hint::default());
+    let ordered = app.consumer(Stutters(log.clone()), Tell::<true>::default(), Hint::default());
+    // Two of each at once, as two processes would be.
+    let other = app.consumer(Stutters(log), Tell::<true>::default(), Hint::default());
+    tokio::join!(settle(&any), settle(&ordered), settle(&other));
+    settle(&ordered).await;
+    let mut connection = trial.connect().await;
+    assert_eq!(count(&mut connection, TWICE).await, 0);
+    assert_eq!(count(&mut connection, UNTOLD).await, 0);
+    assert_eq!(count(&mut connection, BACKWARDS).await, 0);
+    assert_eq!(count(&mut connection, "select count(*) from told").await, 56);
+    drop(connection);
+    trial.end().await;
+}
+
+/// As if a day had passed for whatever waits to be tried again.
+async fn a_day_passes(trial: &Trial) {
+    trial
+        .change("update inbox set next_attempt_at = next_attempt_at - interval '1 day' where state = 'RETRYABLE'")
+        .await;
+}
+
+#[tokio::test]
+async fn case_55_a_poisoned_event_holds_back_its_own_subject_only_and_then_is_a_task() {
+    let mut trial = Trial::new().await;
+    trial.tolerate("division by zero");
+    trial.change(TOLD).await;
+    let app = trial.serve(trial.setup()).await;
+    let ids = busy(&trial, 6).await;
+    let log = log_of(&app);
+    while log.relay().await.expect("relayed").events > 0 {}
+    let poison = || Some((ids[0], Arc::new(AtomicUsize::new(usize::MAX))));
+    let ordered = app.consumer(log.clone(), Tell::<true> { poison: poison() }, Hint::default());
+    settle(&ordered).await;
+    let mut connection = trial.connect().await;
+    let mut of = async |state: &str, reason: &str| -> i64 {
+        let of = "select count(*) from inbox where logical_consumer_id = 'in order' and state = $1
+          and coalesce(reason_code, '') = $2";
+        sqlx::query_scalar(of).bind(state).bind(reason).fetch_one(&mut connection).await.expect("a count")
+    };
+    assert_eq!(of("PROCESSED", "").await, 11, "all others");
+    assert_eq!((of("RETRYABLE", "handler_failed").await, of("RETRYABLE", "held_behind").await), (1, 2));
+    for _ in 0..7 {
+        a_day_passes(&trial).await;
+        settle(&ordered).await;
+    }
+    assert_eq!((of("QUARANTINED", "handler_failed").await, of("RETRYABLE", "held_behind").await), (1, 2));
+    drop(of);
+    assert_eq!(
+        count(&mut connection, "select count(*) from staff_tasks where reason_code = 'handler_failed'").await,
+        1
+    );
+    assert_eq!(count(&mut connection, "select attempts::bigint from inbox where state = 'QUARANTINED'").await, 8);
+    assert_eq!(
+        count(&mut connection, "select max(attempts)::bigint from inbox where reason_code = 'held_behind'").await,
+        0
+    );
+    assert_eq!(count(&mut connection, TWICE).await, 0, "what a try that failed did is undone");
+    // The one that wants no order does the same event's successors meanwhile, and the event itself once it can.
+    let any =
+        app.consumer(log, Tell::<false> { poison: Some((ids[0], Arc::new(AtomicUsize::new(2)))) }, Hint::default());
+    settle(&any).await;
+    for _ in 0..3 {
+        a_day_passes(&trial).await;
+        settle(&any).await;
+    }
+    assert_eq!(count(&mut connection, "select count(*) from told where consumer = 'any order'").await, 14);
+    drop(connection);
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_what_it_should_be_is_quarantined_at_once() {
+    let mut trial = Trial::new().await;
+    trial.change(TOLD).await;
+    let app = trial.serve(trial.setup()).await;
+    busy(&trial, 5).await;
+    let log = log_of(&app);
+    while log.relay().await.expect("relayed").events > 0 {}
+    trial
+        .change(
+            "update event_log set type = 'appointment.teleported' where event_id = (select event_id from event_log where type = 'appointment.cancelled' order by event_id limit 1);
+             update event_log set payload = payload - 'start' where event_id = (select event_id from event_log where type = 'appointment.rescheduled' order by event_id limit 1);
+             update event_log set tenant_id = gen_random_uuid() where event_id = (select event_id from event_log where type = 'appointment.booked' order by event_id limit 1);
+             update event_log set clinic_id = gen_random_uuid() where event_id = (select event_id from event_log where type = 'appointment.booked' order by event_id desc limit 1)",
+        )
+        .await;
+    let any = app.consumer(log, Tell::<false>::default(), Hint::default());
+    settle(&any).await;
+    let mut connection = trial.connect().await;
+    let reasons: Vec<String> = sqlx::query_scalar("select reason_code from staff_tasks order by reason_code")
+        .fetch_all(&mut connection)
+        .await
+        .expect("tasks");
+    assert_eq!(reasons, ["bad_schema", "no_such_version", "unknown_type", "wrong_clinic"]);
+    assert_eq!(count(&mut connection, "select count(*) from told").await, 8);
+    drop(connection);
+    trial.abandon();
+}

@@ -4,6 +4,7 @@ pub mod access;
 pub mod api_key;
 pub mod appointment;
 pub mod availability;
+pub mod cloud_event;
 pub mod directory;
 pub mod event;
 pub mod fingerprint;

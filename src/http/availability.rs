@@ -15,13 +15,16 @@ use crate::domain::access::Caller;
 use crate::domain::availability::{Opening, openings};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::refusal::Refusal;
-use crate::domain::time::Span;
+use crate::domain::time::{Span, written_offset};
 use crate::store::look::{self, NewRow, Question};
 use crate::store::schedule::{self, Plan};
 use crate::store::seen::{Clinic, Reference, Slot};
 
-/// Widest range (API.md, "Appointments"): 31 days, and the hour by which they are longer where the clocks go back.
-const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24 + 1);
+/// Widest range (API.md, "Appointments").
+const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// By so much more where the clocks go back within it: 31 days of the calendar are 31 days.
+const TURNED_BACK: SignedDuration = SignedDuration::from_hours(1);
 
 /// Slots of one answer: 11 MB of them. A month of fifty practitioners stays below.
 const MOST_SLOTS: usize = 100_000;
@@ -84,7 +87,10 @@ pub async fn get(Reading { app, params: asked, caller, .. }: Reading<0, Asked>) 
 
 fn range(asked: &Asked) -> Result<Span, Problem> {
     let range = fields::range(&asked.from, &asked.to)?;
-    if range.end.duration_since(range.start) > WIDEST {
+    let seconds = |text: &str| written_offset(text).map_or(0, |offset| i64::from(offset.seconds()));
+    let turned_back = SignedDuration::from_secs(seconds(&asked.from) - seconds(&asked.to));
+    let widest = WIDEST + turned_back.clamp(SignedDuration::ZERO, TURNED_BACK);
+    if range.end.duration_since(range.start) > widest {
         return Err(Problem::new(Code::RangeTooWide, "At most 31 days are wanted."));
     }
     Ok(range)
@@ -151,8 +157,14 @@ mod tests {
     fn a_month_is_not_too_wide_when_the_clocks_go_back_in_it() {
         let october = asked("2027-10-10T00:00:00+02:00", "2027-11-10T00:00:00+01:00");
         assert!(range(&october).is_ok());
-        let more = range(&asked("2027-10-10T00:00:00+02:00", "2027-11-11T00:00:00+01:00"));
-        assert_eq!(more.map_err(|problem| problem.code), Err(Code::RangeTooWide));
+        for (from, to) in [
+            ("2027-10-10T00:00:00+02:00", "2027-11-10T00:00:01+01:00"),
+            ("2027-10-10T00:00:00+14:00", "2027-11-10T00:00:00-12:00"),
+            ("2027-06-01T00:00:00Z", "2027-07-02T00:00:01Z"),
+        ] {
+            let more = range(&asked(from, to)).map_err(|problem| problem.code);
+            assert_eq!(more, Err(Code::RangeTooWide), "{from} {to}");
+        }
     }
 
     #[test]

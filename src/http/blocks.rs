@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::appointments::find;
 use super::ask::{Ask, AskWithoutKey, execute};
-use super::fields::{REASON, Text, bounds, instant};
+use super::fields::{REASON, Text, bounds, instant, kept};
 use super::listing;
 use super::page::{Page, Wanted};
 use super::params::Ids;
@@ -55,7 +55,10 @@ impl Blocking {
                 "A practitioner_id, an operatory_id or both are wanted.",
             ));
         }
-        let during = Span::new(instant("/start", &self.start, None)?, instant("/end", &self.end, None)?)
+        let at = |pointer, written: &str| {
+            kept(instant(pointer, written, None)?).map_err(|wanted| Problem::malformed(pointer, wanted))
+        };
+        let during = Span::new(at("/start", &self.start)?, at("/end", &self.end)?)
             .ok_or_else(|| Problem::malformed("/end", "An end after the start is wanted."))?;
         Ok(Block {
             clinic_id: self.clinic_id,

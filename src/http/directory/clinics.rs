@@ -33,8 +33,7 @@ pub struct ClinicFields {
     slot_minutes: Number<1, 1440>,
     /// Whether a visit may be put into a slot that is taken, when asked for.
     #[schema(example = false)]
-    #[serde(default)]
-    allow_overbooking: bool,
+    allow_overbooking: Option<bool>,
     /// A visit is booked at least so long before it starts.
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 5_256_000, default = 0, example = 0)]
     min_notice_minutes: Option<Number<0, 5_256_000>>,
@@ -53,7 +52,7 @@ impl ClinicFields {
             name: self.name.0,
             time_zone: self.time_zone.0,
             slot_minutes: self.slot_minutes.0,
-            allow_overbooking: self.allow_overbooking,
+            allow_overbooking: self.allow_overbooking.unwrap_or(false),
             min_notice_minutes: self.min_notice_minutes.map_or(0, |Number(minutes)| minutes),
             horizon_days: self.horizon_days.map_or(730, |Number(days)| days),
             key_retention_days: self.key_retention_days.map_or(7, |Number(days)| days),

@@ -49,6 +49,7 @@
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
 //! | [`app`] | the parts put together; start and stop |
 //! | [`dev`] | the one-command machine: a private Postgres, the demo group |
+//! | [`keys`], [`healthcheck`] | two commands for whoever runs the service: API keys without the API; is the process alive |
 //! | [`conformance`], [`bench`] | the black-box checks, the load |
 //! | [`clock`], [`config`], [`telemetry`] | time and ids, knobs, names of metrics |
 //!

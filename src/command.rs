@@ -199,13 +199,10 @@ pub struct Bounds {
 }
 
 impl From<StoreError> for Problem {
-    /// What a caller is told when the database did not answer. The cause is for the log.
+    /// What a caller is told when the database did not answer. The store has logged why.
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Broken(error) => {
-                tracing::error!(%error, "a statement failed");
-                Code::Internal.into()
-            }
+            StoreError::Broken(_) => Code::Internal.into(),
             StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => Code::Unavailable.into(),
         }
     }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 400;
 
 /// A part of the source, and the parts of it that it may name.
-const KNOWS: [(&str, &[&str]); 4] = [
+const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
     ("command", &["command", "store", "domain", "clock"]),
+    ("app", &["app", "command", "store", "domain", "clock", "config"]),
     ("http", &["http", "app", "command", "store", "domain", "clock"]),
 ];
 

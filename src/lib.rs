@@ -53,8 +53,9 @@
 //! | [`conformance`], [`bench`] | the black-box checks, the load |
 //! | [`clock`], [`config`], [`telemetry`] | time and ids, knobs, names of metrics |
 //!
-//! Direction: `main → serve → http → app → command → store → domain`; reads go `http → store → domain`. SQL text only in `store/`, axum
-//! only in `http/`, time and randomness only from `clock`, the environment only in `config`. `tests/it/tidy.rs` holds it.
+//! Direction: `main → serve → http → app → command → store → domain`; reads go `http → store → domain`. SQL text only in
+//! `store/`, axum only in `http/`, time and randomness only from `clock`, the environment only in `config`.
+//! `tests/it/tidy.rs` holds it.
 
 pub mod app;
 pub mod bench;

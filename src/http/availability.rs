@@ -34,30 +34,35 @@ const MOST_SLOTS: usize = 100_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Asked {
-    /// The clinic.
+    /// The clinic's id. One that does not exist or is outside the credential's clinics: 403.
     clinic_id: Uuid,
-    /// The service: how long the visit is, and its buffer.
+    /// The id of the service; it says how long the visit and its buffer last. One that the clinic does not have: 422
+    /// `unknown_reference`; an inactive one: no slots.
     service_id: Uuid,
-    /// Visits that start then or later.
+    /// Visits that start then or later: RFC 3339 with an offset, else 400.
     #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
     from: String,
-    /// Visits that start before then; at most 31 days after `from`.
+    /// Visits that start before then: RFC 3339 with an offset and later than `from`, else 400. More than 31 days after
+    /// it: 400 `range_too_wide`.
     #[param(example = "2027-11-09T00:00:00Z", format = DateTime)]
     to: String,
-    /// With this practitioner only.
+    /// Slots with this practitioner only; left out, with everyone who takes bookings at the clinic. One who does not
+    /// work there: 422 `unknown_reference`; an inactive one: no slots.
     practitioner_id: Option<Uuid>,
-    /// In this operatory.
+    /// Slots at which this operatory (treatment room) is free too; left out, no room is looked at. One that the clinic
+    /// does not have: 422 `unknown_reference`; an inactive one: no slots.
     operatory_id: Option<Uuid>,
 }
 
-/// What could be booked.
+/// The slots that can be booked.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Availability {
-    /// By start, then by practitioner.
+    /// The slots, by start, then by practitioner.
     slots: Vec<Opening>,
 }
 
-/// Says when a visit could be booked, with whom.
+/// Says when a visit can be booked, and with whom. Judged as a booking would be, so what is offered can be booked,
+/// until somebody else does. More than 100,000 slots: 400 `range_too_wide`.
 #[utoipa::path(get, path = "/v1/availability", operation_id = "availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
 pub async fn get(Reading { app, params: asked, caller, .. }: Reading<0, Asked>) -> Answered {
     let range = range(&asked)?;

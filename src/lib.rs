@@ -49,11 +49,13 @@
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
 //! | [`app`], [`serve`] | the parts put together; start and stop |
 //! | [`dev`] | the one-command machine: a private Postgres, the demo group |
+//! | [`keys`], [`healthcheck`] | two commands for whoever runs the service: API keys without the API; is the process alive |
 //! | [`conformance`], [`bench`] | the black-box checks, the load |
 //! | [`clock`], [`config`], [`telemetry`] | time and ids, knobs, names of metrics |
 //!
-//! Direction: `main → serve → http → app → command → store → domain`; reads go `http → store → domain`. SQL text only in `store/`, axum
-//! only in `http/`, time and randomness only from `clock`, the environment only in `config`. `tests/it/tidy.rs` holds it.
+//! Direction: `main → serve → http → app → command → store → domain`; reads go `http → store → domain`. SQL text only in
+//! `store/`, axum only in `http/`, time and randomness only from `clock`, the environment only in `config`.
+//! `tests/it/tidy.rs` holds it.
 
 pub mod app;
 pub mod bench;

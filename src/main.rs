@@ -40,6 +40,7 @@ enum What {
         database_url: Option<String>,
     },
     /// Serves the API against a database, in production.
+    #[command(after_help = "ONCEBOOK_LOG_FILTER says what is logged, as tracing filters [default: warn,oncebook=info]")]
     Serve {
         #[command(flatten)]
         database: Database,

@@ -72,7 +72,7 @@ pub enum StoreError {
 
 /// The constraints of the commit and the states of a server that comes back: after these, look again.
 /// Anything else Postgres may say is a fault of ours.
-const AGAIN: [&str; 7] = [
+const AGAIN: [&str; 9] = [
     "23505", // unique_violation: the key was claimed, or the intent
     "23P01", // exclusion_violation: the slot
     "23503", // foreign_key_violation: the directory changed
@@ -80,6 +80,9 @@ const AGAIN: [&str; 7] = [
     "40P01", // deadlock_detected
     "55P03", // lock_not_available
     "57014", // query_canceled
+    // undefined_table, undefined_column: statements are checked against the schema when they are built, so the database is
+    // not migrated yet.
+    "42P01", "42703",
 ];
 
 /// Classes of states in which the server is full or in trouble, and the connection as good as any other.

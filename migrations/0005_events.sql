@@ -116,3 +116,28 @@ create table staff_tasks (
 create index staff_tasks_open on staff_tasks (tenant_id, clinic_id, created_at, id) where resolved_at is null;
 create unique index staff_tasks_one_per_event on staff_tasks (logical_consumer_id, event_id) where event_id is not null and resolved_at is null;
 comment on table staff_tasks is 'What needs a person: quarantined events, sends of unknown outcome.';
+
+create table change_feeds (
+  tenant_id uuid not null,
+  clinic_id uuid not null,
+  next_position bigint not null,
+  constraint change_feeds_pk primary key (tenant_id, clinic_id)
+) with (fillfactor = 50);
+comment on table change_feeds is 'The next place in each clinic''s feed of changes. Its row''s lock is held until the changes are committed, so a reader who has seen one place has seen all before it.';
+
+create table changes (
+  tenant_id uuid not null,
+  clinic_id uuid not null,
+  position bigint not null,
+  event_id uuid not null,
+  subject_kind text not null,
+  subject_id uuid not null,
+  sequence int not null,
+  type text not null,
+  payload jsonb not null,
+  traceparent text,
+  occurred_at timestamptz not null,
+  constraint changes_pk primary key (tenant_id, clinic_id, position)
+);
+create index changes_by_time on changes (occurred_at);
+comment on table changes is 'What GET /v1/changes shows, in order per subject: kept by a consumer, whatever the log is.';

@@ -22,6 +22,7 @@ pub mod ask;
 pub mod availability;
 pub mod blocks;
 mod body;
+pub mod changes;
 pub mod commands;
 pub mod credentials;
 pub mod directory;

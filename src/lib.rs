@@ -59,6 +59,7 @@
 
 pub mod app;
 pub mod bench;
+pub mod changes;
 pub mod clock;
 pub mod command;
 pub mod config;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
+use crate::changes;
 use crate::config::{Config, Role};
 use crate::hint::Hint;
 use crate::http::{self, listen};
@@ -38,7 +39,9 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         background.spawn(worker::run(relay, app.ids.clone(), stop.clone()));
     }
     if roles.contains(&Role::Consumers) {
-        background.spawn(worker::run(app.consumer(log, notify::Supersede, logged), app.ids.clone(), stop.clone()));
+        let notifications = app.consumer(log.clone(), notify::Supersede, logged.clone());
+        background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
+        background.spawn(worker::run(app.consumer(log, changes::Keep, logged), app.ids.clone(), stop.clone()));
     }
     if let Some(admin) = listeners.admin {
         background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Object, RecycleResult};
 use scoped_futures::ScopedBoxFuture;
-use sqlx::{ConnectOptions, Connection};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::clock::Ids;
@@ -15,6 +15,7 @@ use databases::Unusable;
 pub mod appointments;
 pub mod audit;
 pub mod bench;
+pub mod changes;
 pub mod commit;
 pub mod credentials;
 pub mod credentials_admin;

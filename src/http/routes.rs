@@ -7,7 +7,7 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{appointments, availability, blocks, commands, credentials, directory, explain, operations};
+use super::{appointments, availability, blocks, changes, commands, credentials, directory, explain, operations};
 use crate::app::App;
 use crate::domain::access::Permission;
 
@@ -76,7 +76,8 @@ pub fn api() -> Vec<Group> {
                 .routes(routes!(appointments::list))
                 .routes(routes!(appointments::history))
                 .routes(routes!(blocks::get))
-                .routes(routes!(blocks::list)),
+                .routes(routes!(blocks::list))
+                .routes(routes!(changes::list)),
         ),
         of(Kind::Read, ReadDirectory, new().routes(routes!(availability::get))),
         of(Kind::Read, WriteAppointments, new().routes(routes!(commands::get))),

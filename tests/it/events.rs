@@ -16,10 +16,12 @@ use oncebook::log::{Away, Batch, EventLog};
 use oncebook::store::StoreError;
 use oncebook::store::log::Moved;
 use oncebook::worker::{Did, Worker};
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
+use crate::client::Call;
 
 /// A consumer whose effect is a row an event, in a table without any constraint: what is done twice shows.
 #[derive(Default)]
@@ -112,6 +114,21 @@ async fn count(connection: &mut PgConnection, of: &'static str) -> i64 {
     sqlx::query_scalar(of).fetch_one(connection).await.expect("a count")
 }
 
+/// The feed of changes, in pages, to its end.
+async fn read_all(trial: &Trial) -> Vec<Value> {
+    let (mut changes, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/changes?clinic_id={}&limit=10{after}", trial.demo.clinic_id);
+        let page = trial.desk().say(&Call::get(path)).await.expect(200, "").json();
+        let items = page["items"].as_array().expect("items").clone();
+        if items.is_empty() {
+            return changes;
+        }
+        changes.extend(items);
+        after = format!("&after={}", page["next"].as_str().expect("where to go on"));
+    }
+}
+
 const TWICE: &str = "select count(*) from (select from told group by consumer, event_id having count(*) > 1) as twice";
 const UNTOLD: &str = "select count(*) from event_log l where not exists (
   select from told t where t.event_id = l.event_id and t.consumer = 'in order')";
@@ -126,7 +143,7 @@ async fn what_is_committed_reaches_its_consumer() {
     busy(&trial, 12).await;
     let mut connection = trial.connect().await;
     eventually("every event is processed", async || {
-        count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await == 28
+        count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await == 56
     })
     .await;
     assert_eq!(count(&mut connection, "select count(*) from outbox").await, 0);
@@ -134,6 +151,15 @@ async fn what_is_committed_reaches_its_consumer() {
       on a.tenant_id = n.tenant_id and a.id = n.appointment_id
       where (n.state = 'PENDING') <> (n.schedule_version = a.schedule_version)";
     assert_eq!(count(&mut connection, untrue).await, 0, "what was overtaken is not told, and what was not is");
+    let changes = read_all(&trial).await;
+    assert_eq!(changes.len(), 28);
+    let mut last = std::collections::HashMap::new();
+    for change in &changes {
+        let (subject, sequence) = (change["subject"].to_string(), change["sequence"].as_i64().expect("a number"));
+        assert_eq!(last.insert(subject, sequence).unwrap_or(0) + 1, sequence, "{change}");
+        assert_eq!((&change["specversion"], &change["clinicid"]), (&"1.0".into(), &json!(trial.demo.clinic_id)));
+        assert!(change["data"].get("note").is_none() && change["data"].get("patient_id").is_none(), "{change}");
+    }
     drop(connection);
     trial.end().await;
 }

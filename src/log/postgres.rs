@@ -16,7 +16,7 @@ use sqlx::postgres::PgConnection;
 const MOVED: i64 = 500;
 
 /// What is read at a time: some milliseconds' work, from few enough partitions that another process finds some too.
-const REACH: Reach = Reach { lease: Duration::from_secs(15), partitions: 8, events: 64 };
+const REACH: Reach = Reach { lease: Duration::from_secs(5), partitions: 8, events: 64 };
 
 /// How long a statement is tried.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use oncebook::app::App;
@@ -18,6 +19,7 @@ use oncebook::store::log::Moved;
 use oncebook::worker::{Did, Worker};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
@@ -160,6 +162,48 @@ async fn what_is_committed_reaches_its_consumer() {
         assert_eq!((&change["specversion"], &change["clinicid"]), (&"1.0".into(), &json!(trial.demo.clinic_id)));
         assert!(change["data"].get("note").is_none() && change["data"].get("patient_id").is_none(), "{change}");
     }
+    drop(connection);
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn case_53_killed_at_any_moment_every_event_has_its_effect_once() {
+    let trial = Trial::new().await;
+    let all = [("ONCEBOOK_ROLES", "api,relay,consumers")];
+    let mut visit = 0;
+    for round in 0..4_u64 {
+        let process = trial.process_with(&trial.url(), &all).await;
+        let desk = trial.desk_at(&process.base);
+        let killed = async {
+            sleep(Duration::from_millis(300 + 130 * round)).await;
+            process.kill().await;
+        };
+        let busy = async {
+            // Until nobody answers any more.
+            while let Ok(heard) = desk.try_say(&trial.book(Visit { slot: visit, ..Visit::default() })).await {
+                heard.expect(201, "");
+                visit += 1;
+            }
+            visit += 1;
+        };
+        tokio::join!(killed, busy);
+    }
+    let process = trial.process_with(&trial.url(), &all).await;
+    let mut connection = trial.connect().await;
+    eventually("every event is processed by both", async || {
+        let left = "select (select count(*) from outbox) + (
+          select count(*) from event_log l cross join (values ('notifications'), ('changes')) as c(id)
+          where not exists (select from inbox i where i.event_id = l.event_id and i.logical_consumer_id = c.id and i.state = 'PROCESSED'))";
+        count(&mut connection, left).await == 0
+    })
+    .await;
+    let doubled = "select count(*) from (select from changes group by event_id having count(*) > 1) as doubled";
+    assert_eq!(count(&mut connection, doubled).await, 0);
+    let missing =
+        "select count(*) from event_log l where not exists (select from changes c where c.event_id = l.event_id)";
+    assert_eq!(count(&mut connection, missing).await, 0);
+    assert!(count(&mut connection, "select count(*) from changes").await > 10);
+    process.stop().await;
     drop(connection);
     trial.end().await;
 }

@@ -7,6 +7,7 @@ mod app;
 mod clean;
 mod client;
 mod cluster;
+mod columns;
 mod constraints;
 mod contract;
 mod crash;

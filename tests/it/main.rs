@@ -24,6 +24,7 @@ mod model;
 mod openapi;
 mod process;
 mod races;
+mod seals;
 mod snapshot;
 mod soak;
 mod storm;

@@ -11,6 +11,7 @@ mod columns;
 mod constraints;
 mod contract;
 mod crash;
+mod credentials;
 mod faults;
 mod figures;
 mod ground;

@@ -176,12 +176,12 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
             "start": "2027-11-02T11:00:00Z", "end": "2027-11-02T12:00:00Z", "reason": "lunch", "version": 1,
             "created_at": "2026-11-30T10:15:00Z",
         }),
-        "History" => json!({ "items": [{
+        "HistoryEntry" => json!({
             "version": 1, "status": "booked", "start": START, "end": "2027-11-02T08:30:00Z",
             "practitioner_id": PRACTITIONER, "operatory_id": OPERATORY, "service_id": SERVICE, "overbooked": false,
             "operation": "book", "subject": "person:paul.meier", "credential_id": A_CREDENTIAL, "request_id": REQUEST,
             "caller_request_id": "my-call-17", "at": "2026-11-30T10:15:00Z",
-        }]}),
+        }),
         "Availability" => json!({ "slots": [
             { "start": "2027-11-02T09:00:00Z", "end": "2027-11-02T09:30:00Z", "practitioner_id": PRACTITIONER },
         ]}),

@@ -1,7 +1,7 @@
-//! The service: its parts put together, its start and its stop.
+//! The parts of the service, put together: what handlers and workers can reach. Start and stop: `serve.rs`.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,30 +9,20 @@ use std::time::Duration;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use metrics_exporter_prometheus::PrometheusHandle;
 use scoped_futures::ScopedFutureExt;
-use sqlx::Connection;
 use sqlx::postgres::PgConnection;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::clock::{Clock, Ids};
 use crate::command::Bounds;
 use crate::command::run::Commands;
-use crate::config::{Config, Role};
-use crate::domain::problem::{Code, Problem};
-use crate::http;
-use crate::http::edge::RequestIds;
-use crate::http::guard::SignedIn;
-use crate::http::listen;
-use crate::janitor::{Flusher, Janitor};
+use crate::config::Config;
+use crate::domain::problem::Problem;
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::databases::{self, Schema, Unusable};
 use crate::store::seen::Credential;
 use crate::store::{Answering, Store};
-use crate::worker::{self, Worker};
 
 /// How old a copy of a credential may be that lets a command's request in.
 const COPY_AGE: Duration = Duration::from_secs(5);
@@ -43,9 +33,6 @@ const COPIES: usize = 10_000;
 /// Who asks for the schema gets what another was told no longer ago than this: whoever may ask as often as they like must
 /// not keep a database busy.
 const SCHEMA_AGE: Duration = Duration::from_millis(250);
-
-/// While the database cannot be used at the start, it is looked at this often.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a read tries again when the database is away.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
@@ -140,7 +127,7 @@ impl App {
         ids: Ids,
         metrics: Option<PrometheusHandle>,
     ) -> Result<Arc<Self>, Unusable> {
-        let store = Store::new(database_url, config.database_connections.get(), "oncebook")?;
+        let store = Store::new(database_url, config.database_connections.get(), "oncebook", config.command_timeout)?;
         let tasks = TaskTracker::new();
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
         let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));
@@ -201,27 +188,11 @@ impl App {
         Ok(found)
     }
 
-    /// Notes a signed-in caller's 403 in the audit, so many a second; other answers are noted by whoever gave them.
-    pub fn note_refusal(
-        self: &Arc<Self>,
-        signed_in: &SignedIn,
-        ids: &RequestIds,
-        method: &str,
-        path: &str,
-        code: Option<Code>,
-    ) {
-        if code != Some(Code::Forbidden) || self.limits.noted.check_key(&signed_in.caller.credential_id).is_err() {
+    /// Notes a signed-in caller's refusal in the audit, so many a second of one credential.
+    pub fn note_refusal(self: &Arc<Self>, refused: RefusedCall) {
+        if self.limits.noted.check_key(&refused.caller.credential_id).is_err() {
             return;
         }
-        let at = self.clock.now();
-        let refused = RefusedCall {
-            caller: signed_in.caller.clone(),
-            operation: format!("{method} {path}"),
-            request_id: ids.ours,
-            caller_request_id: ids.callers.clone(),
-            at,
-            id: self.ids.uuid(at),
-        };
         let app = Arc::clone(self);
         self.tasks.spawn(async move {
             let noted = app.insist(|connection| credentials::note_refusal(connection, &refused).scope_boxed()).await;
@@ -230,108 +201,4 @@ impl App {
             }
         });
     }
-
-    /// Does what the roles say until told to stop; then finishes what runs and refuses what comes.
-    pub async fn run(self: Arc<Self>, roles: &[Role], listeners: Listeners, stop: CancellationToken) {
-        let background = TaskTracker::new();
-        if roles.contains(&Role::Janitor) {
-            background.spawn(worker::run(Janitor(Arc::clone(&self)), self.ids.clone(), stop.clone()));
-        }
-        background.spawn(worker::run(Flusher(Arc::clone(&self)), self.ids.clone(), stop.clone()));
-        if let Some(admin) = listeners.admin {
-            background.spawn(listen::serve(admin, http::admin_router(&self), self.tasks.clone(), stop.clone()));
-        }
-        match listeners.api {
-            Some(api) => listen::serve(api, http::router(&self), self.tasks.clone(), stop.clone()).await,
-            None => stop.cancelled().await,
-        }
-        for tasks in [&self.tasks, &background] {
-            tasks.close();
-            tasks.wait().await;
-        }
-        if let Err(problem) = Flusher(Arc::clone(&self)).step().await {
-            tracing::warn!(code = problem.code.as_str(), "the last minute's replays are not counted");
-        }
-        self.store.close();
-    }
-}
-
-/// Where a process listens.
-#[derive(Debug, Default)]
-pub struct Listeners {
-    /// For callers of the API.
-    pub api: Option<TcpListener>,
-    /// For those who run the service: metrics, readiness. With the API where there is none.
-    pub admin: Option<TcpListener>,
-}
-
-impl Listeners {
-    /// Binds what the roles and the configuration ask for.
-    ///
-    /// # Errors
-    /// With the address, when it cannot be had.
-    pub async fn bind(config: &Config, roles: &[Role]) -> std::io::Result<Self> {
-        let api = if roles.contains(&Role::Api) { Some(bind(config.listen).await?) } else { None };
-        let admin = match config.admin_listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        Ok(Self { api, admin })
-    }
-}
-
-async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let named =
-        |error: std::io::Error| std::io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
-    TcpListener::bind(address).await.map_err(named)
-}
-
-/// Says why the database cannot be used, once for each reason, until it can. Whoever serves goes on trying meanwhile: a
-/// database that comes up later is nothing to end for.
-pub async fn tell_why_away(database_url: &str) {
-    let mut told = String::new();
-    loop {
-        match databases::open(database_url).await {
-            Ok(connection) => {
-                // All that was wanted of it.
-                drop(connection.close().await);
-                if !told.is_empty() {
-                    tracing::info!("the database can be used");
-                }
-                return;
-            }
-            Err(why) => {
-                let why = why.to_string();
-                if why != told {
-                    tracing::warn!(why, "the database cannot be used yet");
-                    told = why;
-                }
-            }
-        }
-        sleep(LOOK_EVERY).await;
-    }
-}
-
-/// A token that the first SIGTERM or Ctrl-C cancels; a second one ends the process where it stands.
-///
-/// # Errors
-/// If the system does not let us listen for signals.
-pub fn stop_on_signal() -> std::io::Result<CancellationToken> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stop = CancellationToken::new();
-    let told = stop.clone();
-    TaskTracker::new().spawn(async move {
-        let mut next = async || {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        next().await;
-        told.cancel();
-        next().await;
-        tracing::warn!("told to stop again: ending at once");
-        std::process::exit(130);
-    });
-    Ok(stop)
 }

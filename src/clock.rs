@@ -1,5 +1,5 @@
 //! The only source of time, ids and randomness. Small values handed in, so that a test can freeze the one and seed the
-//! other; `clippy.toml` forbids asking the machine anywhere else.
+//! other; `.clippy.toml` forbids asking the machine anywhere else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -70,13 +70,13 @@ pub trait Command: Send + Sync + 'static {
 /// What a decision may know beside its ground.
 #[derive(Debug)]
 pub struct Moment<'a> {
-    /// When.
+    /// The time of the decision: what "past", notice and horizon are judged by, and what the row is dated with.
     pub now: Timestamp,
-    /// Who asks.
+    /// The credential that asks, as the same look has proved it.
     pub caller: &'a Caller,
-    /// `If-Match`.
+    /// The versions that the change may be made to; any where the request has no `If-Match`.
     pub if_match: &'a IfMatch,
-    /// An id for a row that is made.
+    /// The id of the row, where the decision makes one.
     pub new_id: Uuid,
 }
 
@@ -140,12 +140,12 @@ pub enum Act {
     Change(Effect),
 }
 
-/// What follows from the row.
+/// What is written beside a row because it was made or changed.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// What is told.
+    /// The type of the event in the outbox.
     pub event: EventType,
-    /// What the patient is told.
+    /// What the patient is to be told, and when.
     pub notices: Vec<Notice>,
     /// Practitioners and operatories left and entered, whose locks the commit takes.
     pub resources: Vec<Uuid>,
@@ -161,20 +161,20 @@ impl Effect {
     }
 }
 
-/// What came with a request beside the command itself.
+/// What comes with a command, whatever the command is.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The credential it shows.
+    /// The credential's id and the hash of the secret that was shown.
     pub token: Token,
-    /// The key; only the removal of a block has none.
+    /// The hash of the `Idempotency-Key`; only the removal of a block has none.
     pub key: Option<KeyHash>,
-    /// `If-Match`.
+    /// The versions that the change may be made to; part of the fingerprint.
     pub if_match: IfMatch,
-    /// Our id of the request.
+    /// Our id of the request: the `X-Request-Id` of its answer, kept in history and audit.
     pub id: Uuid,
-    /// The caller's own id of it.
+    /// The caller's own `X-Request-Id`, kept beside ours.
     pub callers_id: Option<String>,
-    /// W3C trace context.
+    /// The W3C trace context, which travels with the event.
     pub traceparent: Option<String>,
 }
 
@@ -199,13 +199,10 @@ pub struct Bounds {
 }
 
 impl From<StoreError> for Problem {
-    /// What a caller is told when the database did not answer. The cause is for the log.
+    /// What a caller is told when the database did not answer. The store has logged why.
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Broken(error) => {
-                tracing::error!(%error, "a statement failed");
-                Code::Internal.into()
-            }
+            StoreError::Broken(_) => Code::Internal.into(),
             StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => Code::Unavailable.into(),
         }
     }

@@ -55,7 +55,8 @@ pub struct Config {
     /// Origins a browser may call from; none: same origin only.
     #[arg(long, env = "ONCEBOOK_CORS_ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub cors_origins: Vec<String>,
-    /// A command takes no longer than this many seconds, then 503.
+    /// A command takes no longer than this many seconds, then 503. Beyond 9, what `GET /v1/commands` says of a key it does
+    /// not know is final only that many seconds after the command was sent, and a second.
     #[arg(long, env = "ONCEBOOK_COMMAND_TIMEOUT", default_value = "5", value_parser = seconds)]
     pub command_timeout: Duration,
     /// A duplicate waits this many seconds for the first, then 409.

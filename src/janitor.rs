@@ -1,5 +1,5 @@
-//! Role `janitor`: forgets keys and counts whose time has passed and seals the audit. And the flusher, which every process that
-//! serves the API has: it writes down the replays counted in memory.
+//! Role `janitor`: forgets keys and counts whose time has passed and seals the audit. And the flusher, which every process
+//! has: it writes down the replays counted in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::worker::{Did, Worker};
 /// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
 const BATCH: i64 = 1000;
 
-/// The audit is sealed this far behind: longer than any command takes, so that few rows come late.
-const SEALED_BEHIND: SignedDuration = SignedDuration::from_secs(30);
+/// The audit is sealed this much further behind than a command takes, so that few rows come late.
+const SEALED_BEHIND: Duration = Duration::from_secs(25);
 
 /// Counts of replays are kept for a year and a month, so that a month can be held against the same one a year ago.
 const COUNTS_KEPT: SignedDuration = SignedDuration::from_hours(400 * 24);
@@ -36,12 +36,14 @@ impl Worker for Janitor {
 
     async fn step(&self) -> Result<Did, Problem> {
         let now = self.0.clock.now();
-        let purged = self.0.insist(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await?;
-        let before = now.saturating_sub(SEALED_BEHIND).unwrap_or(now);
-        let sealed = self.0.insist(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await?;
+        let purged = self.0.insist(|connection| janitor::purge(connection, now, BATCH).scope_boxed()).await;
+        let before = now.saturating_sub(SEALED_BEHIND + self.0.config.command_timeout).unwrap_or(now);
+        let sealed = self.0.insist(|connection| janitor::seal(connection, before, now, BATCH).scope_boxed()).await;
         let since = now.saturating_sub(COUNTS_KEPT).unwrap_or(now);
         let forgotten =
-            self.0.insist(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await?;
+            self.0.insist(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await;
+        // Each is done though another fails.
+        let (purged, sealed, forgotten) = (purged?, sealed?, forgotten?);
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
         let full = [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
         Ok(if full { Did::Work } else { Did::Nothing })

@@ -47,13 +47,15 @@
 //! | [`command`] | look, decide, commit: the loop and one file for each thing one may ask for |
 //! | [`http`] | REST: router, guards, extractors, one file for each resource |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
-//! | [`app`] | the parts put together; start and stop |
+//! | [`app`], [`serve`] | the parts put together; start and stop |
 //! | [`dev`] | the one-command machine: a private Postgres, the demo group |
+//! | [`keys`], [`healthcheck`] | two commands for whoever runs the service: API keys without the API; is the process alive |
 //! | [`conformance`], [`bench`] | the black-box checks, the load |
 //! | [`clock`], [`config`], [`telemetry`] | time and ids, knobs, names of metrics |
 //!
-//! Direction: `main → app → http → command → store → domain`; reads go `http → store → domain`. SQL text only in `store/`, axum
-//! only in `http/`, time and randomness only from `clock`, the environment only in `config`. `tests/it/tidy.rs` holds it.
+//! Direction: `main → serve → http → app → command → store → domain`; reads go `http → store → domain`. SQL text only in
+//! `store/`, axum only in `http/`, time and randomness only from `clock`, the environment only in `config`.
+//! `tests/it/tidy.rs` holds it.
 
 pub mod app;
 pub mod bench;
@@ -67,6 +69,7 @@ pub mod healthcheck;
 pub mod http;
 pub mod janitor;
 pub mod keys;
+pub mod serve;
 pub mod store;
 pub mod telemetry;
 pub mod worker;

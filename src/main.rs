@@ -6,11 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use oncebook::app::{self, App, Listeners};
+use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Database, Role};
 use oncebook::http::openapi;
 use oncebook::keys::{self, Keys};
+use oncebook::serve::{self, Listeners};
 use oncebook::store::{databases, janitor};
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,7 @@ enum What {
         database_url: Option<String>,
     },
     /// Serves the API against a database, in production.
+    #[command(after_help = "ONCEBOOK_LOG_FILTER says what is logged, as tracing filters [default: warn,oncebook=info]")]
     Serve {
         #[command(flatten)]
         database: Database,
@@ -96,7 +98,7 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
             let database_url = url(database)?;
             telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
-            serve(config, &database_url, &roles, listeners, app::stop_on_signal()?).await?;
+            serve_until(config, &database_url, &roles, listeners, serve::stop_on_signal()?).await?;
         }
         What::Migrate { database } => {
             let mut connection = databases::connect(&url(database)?).await?;
@@ -142,7 +144,7 @@ async fn check(options: conformance::Options) -> ExitCode {
 
 async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {
     telemetry::log(false);
-    let stop = app::stop_on_signal()?;
+    let stop = serve::stop_on_signal()?;
     let options = dev::Options {
         data_dir,
         port,
@@ -170,7 +172,7 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         kept
     };
     let serve = async {
-        let served = serve(config, machine.database_url(), &Role::ALL, listeners, stop.clone()).await;
+        let served = serve_until(config, machine.database_url(), &Role::ALL, listeners, stop.clone()).await;
         stop.cancel();
         served
     };
@@ -181,7 +183,7 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
     machine.stop().await
 }
 
-async fn serve(
+async fn serve_until(
     config: Config,
     database_url: &str,
     roles: &[Role],
@@ -199,8 +201,8 @@ async fn serve(
     }
     let looking = stop.clone();
     tokio::join!(
-        Box::pin(app.run(roles, listeners, stop)),
-        looking.run_until_cancelled(Box::pin(app::tell_why_away(database_url)))
+        Box::pin(serve::run(app, roles, listeners, stop)),
+        looking.run_until_cancelled(Box::pin(serve::tell_why_away(database_url)))
     );
     Ok(())
 }

@@ -69,7 +69,7 @@ pub enum StoreError {
 
 /// The constraints of the commit and the states of a server that comes back: after these, look again.
 /// Anything else Postgres may say is a fault of ours.
-const AGAIN: [&str; 7] = [
+const AGAIN: [&str; 9] = [
     "23505", // unique_violation: the key was claimed, or the intent
     "23P01", // exclusion_violation: the slot
     "23503", // foreign_key_violation: the directory changed
@@ -77,6 +77,9 @@ const AGAIN: [&str; 7] = [
     "40P01", // deadlock_detected
     "55P03", // lock_not_available
     "57014", // query_canceled
+    // undefined_table, undefined_column: statements are checked against the schema when they are built, so the database is
+    // not migrated yet.
+    "42P01", "42703",
 ];
 
 /// Classes of states in which the server is full or in trouble, and the connection as good as any other.
@@ -105,13 +108,14 @@ impl From<sqlx::Error> for StoreError {
 }
 
 impl Store {
-    /// Prepares a pool of at most `connections`; none is opened yet.
+    /// Prepares a pool of at most `connections`, for statements of commands that may take as long as `longest`; none is opened
+    /// yet.
     ///
     /// # Errors
     /// [`Unusable::NotAUrl`].
-    pub fn new(database_url: &str, connections: usize, name: &str) -> Result<Self, Unusable> {
+    pub fn new(database_url: &str, connections: usize, name: &str, longest: Duration) -> Result<Self, Unusable> {
         let options = databases::options(database_url)?;
-        let options = options.options(SESSION).disable_statement_logging().application_name(name);
+        let options = options.options(session(longest)).disable_statement_logging().application_name(name);
         let pool = managed::Pool::builder(Connect(options))
             .max_size(connections)
             // The one used last: its statements are prepared. In turn, each that a burst has opened would make some caller
@@ -143,11 +147,14 @@ impl Store {
         let Ok(answered) = timeout_at(deadline, statement(&mut lent)).await else {
             return Err(StoreError::Late);
         };
-        if let Err(StoreError::Gone(_)) = &answered {
+        match &answered {
             // Whatever is idle was opened to the same server, and would fail the same way one by one.
-            self.0.retain(|_, _| false);
-        } else {
-            lent.hand_back();
+            Err(StoreError::Gone(_)) => drop(self.0.retain(|_, _| false)),
+            Err(StoreError::Broken(error)) => {
+                tracing::error!(%error, "a statement failed");
+                lent.hand_back();
+            }
+            _ => lent.hand_back(),
         }
         answered
     }
@@ -162,18 +169,23 @@ impl Store {
         ids: &Ids,
         statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, StoreError> {
+        let mut pause = INSIST_MILLIS.0;
+        let mut why = "no connection was free, or no answer came".to_owned();
         loop {
             match self.once(deadline, &statement).await {
-                Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
-                    tracing::debug!(%error, "looking again");
-                    sleep(Duration::from_millis(1 + ids.below(INSIST_MILLIS))).await;
-                    if Instant::now() >= deadline {
-                        return Err(StoreError::Late);
-                    }
-                }
+                Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => why = error.to_string(),
+                Err(StoreError::Late) => break,
                 answered => return answered,
             }
+            tracing::debug!(why, "asking again");
+            sleep(Duration::from_millis(1 + ids.below(pause))).await;
+            pause = (pause * 2).min(INSIST_MILLIS.1);
+            if Instant::now() >= deadline {
+                break;
+            }
         }
+        tracing::warn!(why, "the database did not answer before the deadline");
+        Err(StoreError::Late)
     }
 
     /// How many connections are open, and how many of them are idle.
@@ -189,23 +201,28 @@ impl Store {
     }
 }
 
-/// Session settings of every connection of the service.
-pub const SESSION: [(&str, &str); 6] = [
+/// Session settings of every connection of the service, whose commands take no longer than `longest`.
+#[must_use]
+pub fn session(longest: Duration) -> [(&'static str, String); 6] {
     // A net below the commands' own deadline, and above it on purpose: a command that lets go of its key's locks between two
     // tries loses its place to a duplicate in another process. For the same reason there is no lock_timeout.
-    ("statement_timeout", "6s"),
-    ("idle_in_transaction_session_timeout", "10s"),
-    // A command that was given up ends while it still waits for a lock, well before its caller may try again.
-    ("client_connection_check_interval", "100ms"),
-    // The commands' statements have one good plan each; planning them anew costs more than running them.
-    ("plan_cache_mode", "force_generic_plan"),
-    // And a plan made while a table was empty must be the right one when it is not.
-    ("enable_seqscan", "off"),
-    ("jit", "off"),
-];
+    let net = longest + Duration::from_secs(1);
+    [
+        ("statement_timeout", format!("{}ms", net.as_millis())),
+        ("idle_in_transaction_session_timeout", "10s".to_owned()),
+        // A command that was given up ends while it still waits for a lock, well before its caller may try again.
+        ("client_connection_check_interval", "100ms".to_owned()),
+        // The commands' statements have one good plan each; planning them anew costs more than running them.
+        ("plan_cache_mode", "force_generic_plan".to_owned()),
+        // And a plan made while a table was empty must be the right one when it is not.
+        ("enable_seqscan", "off".to_owned()),
+        ("jit", "off".to_owned()),
+    ]
+}
 
-/// A statement is repeated after at most so many milliseconds: a server on its way back is not rushed.
-const INSIST_MILLIS: u64 = 32;
+/// The pause before a statement is repeated is drawn from a range that doubles from the first to the second: a server on its
+/// way back is not rushed.
+const INSIST_MILLIS: (u64, u64) = (8, 256);
 
 /// A statement at work on a connection that is lent to it for `'c`; what it was made of lives for `'a`.
 ///

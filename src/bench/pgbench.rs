@@ -11,7 +11,8 @@ use tokio::process::Command;
 
 use super::world::{self, World};
 use super::{REPLAYED, Work};
-use crate::store::SESSION;
+use crate::config::Config;
+use crate::store::session;
 
 pub(super) async fn run(
     program: &Path,
@@ -34,7 +35,8 @@ pub(super) async fn run(
 async fn pgbench(program: &Path, url: &str, script: &str, clients: usize, bound: &str) -> Result<f64> {
     let file = std::env::temp_dir().join(format!("oncebook-bench-{}.sql", std::process::id()));
     std::fs::write(&file, script)?;
-    let settings = SESSION.map(|(name, value)| format!("-c {name}={value}")).join(" ");
+    let settings =
+        session(Config::from_environment().command_timeout).map(|(name, value)| format!("-c {name}={value}")).join(" ");
     let output = Command::new(program)
         .args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--define=i=-1"])
         .args([&format!("--client={clients}"), bound, &format!("--file={}", file.display())])

@@ -102,8 +102,11 @@ impl Command for Book {
         if self.overbook && !clinic.allow_overbooking {
             return Err(Refusal::OverbookingNotAllowed);
         }
-        if let Some(twin) = slot.twin.or(slot.external_twin) {
+        if let Some(twin) = slot.twin {
             return Err(Refusal::DuplicateIntent(twin));
+        }
+        if let Some(twin) = slot.external_twin {
+            return Err(Refusal::ExternalIdTaken(twin));
         }
         if slot.held && !self.overbook {
             return Err(Refusal::SlotTaken(Some(Wanted {

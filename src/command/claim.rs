@@ -17,13 +17,23 @@ pub fn fingerprint<C: Command>(command: &C, request: &Request, version: i16) -> 
     Some(fingerprint.finish())
 }
 
+/// The version whose fingerprint tells other processes that this very request is at work. It is raised a release after
+/// [`CURRENT`]: while two releases serve side by side, a retry that meets its first request in the other one must know it.
+const KNOWN_BY: i16 = 2;
+
 /// What the commit writes of the key, for a fingerprint of the current version.
 #[must_use]
-pub fn claim(fingerprint: [u8; 32], (tenant, clinic, key): Scope, expires_at: Timestamp) -> Claim {
+pub fn claim<C: Command>(
+    command: &C,
+    request: &Request,
+    current: [u8; 32],
+    (tenant, clinic, key): Scope,
+    expires_at: Timestamp,
+) -> Claim {
     let mut same = of("same request", tenant, clinic, key);
-    same.bytes("fingerprint", &fingerprint);
+    same.bytes("fingerprint", &fingerprint(command, request, KNOWN_BY).unwrap_or(current));
     let (same_lock, key_lock) = (same.finish_as_lock(), key_lock(tenant, clinic, key));
-    Claim { key, fingerprint, fingerprint_version: CURRENT, same_lock, key_lock, expires_at }
+    Claim { key, fingerprint: current, fingerprint_version: CURRENT, same_lock, key_lock, expires_at }
 }
 
 /// The advisory lock a running key holds, in whatever process.

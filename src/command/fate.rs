@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::domain::access::Permission;
 use crate::store::keys::Kept;
 
-/// Where a command is.
+/// What became of a command: `finished` (it was answered, and the answer is stored: the same request with the same key
+/// gets it), `running`, or `unknown` (nothing is known of it; final once 10 seconds have passed since it was sent, or a
+/// second more than the service gives a command, where that is longer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = CommandState)]
@@ -23,25 +25,25 @@ pub enum State {
     Unknown,
 }
 
-/// What became of a command.
+/// What became of a command, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = CommandFate)]
 pub struct Fate {
-    /// Where it is.
+    /// What became of it: `finished`, `running` or `unknown`. The other members are there only when it is `finished`.
     pub state: State,
-    /// The status it was answered with.
+    /// The HTTP status it was answered with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = 201)]
     pub status: Option<u16>,
-    /// What it was.
+    /// The command's name: `book`, `reschedule`, `cancel` and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "book")]
     pub operation: Option<String>,
-    /// When it was answered.
+    /// When it was answered, in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "2026-11-30T10:15:00.25Z")]
     pub finished_at: Option<Timestamp>,
-    /// Until when its answer replays.
+    /// Until when its answer replays under its key, in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "2027-11-09T08:30:00Z")]
     pub expires_at: Option<Timestamp>,

@@ -56,8 +56,10 @@ struct Run<'a, C> {
 
 /// How an attempt ended without an answer.
 enum Again {
-    /// Something went stale or away.
+    /// Something went stale.
     Soon,
+    /// The commit collided, or its answer was lost: the words are for the log.
+    Failed(String),
     /// The same request is running in another process.
     SameRunning,
 }
@@ -166,17 +168,20 @@ impl Commands {
     ) -> Result<Answer, Problem> {
         let mut pause = PAUSE_MILLIS.0;
         loop {
-            match again {
+            match &again {
                 // Another process is at this very request: this one waits like any duplicate, for its answer, or to take
                 // over should that process die.
                 Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
                 Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
-                Again::Soon => {
+                Again::Soon | Again::Failed(_) => {
                     sleep(Duration::from_millis(self.ids.below(pause))).await;
                     pause = (pause * 2).min(PAUSE_MILLIS.1);
                 }
             }
             if Instant::now() >= run.deadline {
+                if let Again::Failed(why) = again {
+                    tracing::warn!(operation = run.command.operation(), why, "no commit before the deadline");
+                }
                 return Err(Code::Unavailable.into());
             }
             match self.take_turn(run, None, &mut caller).await? {
@@ -237,9 +242,14 @@ impl Commands {
                 Decided::refused(&refusal.problem(&openings), target, now)
             }
         };
-        let scope = |key| (caller.tenant_id, clinic_id, key);
-        let claim = run.request.key.map(|key| claim::claim(run.fingerprint, scope(key), decided.expires_at));
-        let outcome = self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await?;
+        let claim = run.request.key.map(|key| {
+            let scope = (caller.tenant_id, clinic_id, key);
+            claim::claim(run.command, run.request, run.fingerprint, scope, decided.expires_at)
+        });
+        let outcome = match self.commit(run, caller, clinic_id, claim.as_ref(), &decided, now).await? {
+            Ok(outcome) => outcome,
+            Err(failed) => return Ok(Err(failed)),
+        };
         Ok(match outcome {
             Outcome::Done => {
                 Ok(Answer { reply: decided.reply, replayed: false, expires_at: claim.map(|claim| claim.expires_at) })
@@ -293,8 +303,13 @@ impl Commands {
                 schedule::read(connection, tenant, clinic_id, range, None, wanted.operatory).scope_boxed()
             })
             .await?;
-        let question = plan.question(&clinic.rules, wanted.minutes, wanted.buffer_minutes, range, now);
-        Ok(availability::next_openings(&question, Some(wanted.practitioner)))
+        let (rules, wanted) = (clinic.rules.clone(), *wanted);
+        // A fortnight that is booked out takes milliseconds, which a thread that serves others does not have.
+        let search = move || {
+            let question = plan.question(&rules, wanted.minutes, wanted.buffer_minutes, range, now);
+            availability::next_openings(&question, Some(wanted.practitioner))
+        };
+        self.tasks.spawn_blocking(search).await.map_err(|_| Code::Internal.into())
     }
 
     /// One try to write what was decided.
@@ -306,7 +321,7 @@ impl Commands {
         claim: Option<&Claim>,
         decided: &Decided,
         now: Timestamp,
-    ) -> Result<Outcome, Problem> {
+    ) -> Result<Result<Outcome, Again>, Problem> {
         let asker = Asker {
             caller: caller.clone(),
             request_id: run.request.id,
@@ -326,12 +341,16 @@ impl Commands {
         let written =
             self.store.once(run.deadline, |connection| self.write(connection, &commit, decided).scope_boxed()).await;
         match written {
-            Ok(outcome) => Ok(outcome),
+            Ok(outcome) => Ok(Ok(outcome)),
             Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {
                 tracing::debug!(%error, "looking again");
                 // Whoever this collided with gets through first, or the two meet again.
                 sleep(COLLISION_PAUSE + Duration::from_millis(self.ids.below(PAUSE_MILLIS.1 / 4))).await;
-                Ok(Outcome::Stale)
+                Ok(Err(Again::Failed(error.to_string())))
+            }
+            Err(StoreError::Late) => {
+                tracing::warn!(operation, "no answer to a commit before the deadline");
+                Err(Code::Unavailable.into())
             }
             Err(error) => Err(error.into()),
         }

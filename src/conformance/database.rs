@@ -116,7 +116,8 @@ pub(super) struct Database {
 const COUNTS: &str = "with t as (select tenant_id as id from clinics where id = $1::text::uuid)
     select (select count(*) from appointments where tenant_id = (select id from t)) as appointments,
       (select count(*) from appointment_history where tenant_id = (select id from t)) as history,
-      (select count(*) from idempotency_keys where tenant_id = (select id from t)) as keys,
+      -- Those that have expired the janitor may take at any time.
+      (select count(*) from idempotency_keys where tenant_id = (select id from t) and expires_at > clock_timestamp()) as keys,
       (select count(*) from notification_intents where tenant_id = (select id from t)) as intents,
       (select count(*) from audit where tenant_id = (select id from t)) as audit,
       (select count(*) from clinics) + (select count(*) from clinic_closures) + (select count(*) from practitioners)

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// What a credential may be.
+/// What a credential may do. `CLINIC_ADMIN`: everything below, the directory and credentials. `FRONT_DESK`: patients,
+/// appointments and blocks, overbooking and reopening included. `INTEGRATION`: the same without overbooking and
+/// reopening. `APPOINTMENT_REPLAY_OPERATOR`: reads the directory, availability, appointments and blocks.
+/// `LEDGER_APPROVER`: reads the directory and availability. `PMS_WORKER`: nothing in this release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Role {
@@ -115,29 +118,29 @@ impl Caller {
     }
 }
 
-/// A credential as administrators see it: everything but its secret, which nobody sees twice.
+/// A credential as administrators see it: everything but its key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[schema(as = Credential)]
 pub struct CredentialView {
-    /// Its id.
+    /// The credential's id.
     pub id: Uuid,
     /// What people call it.
     #[schema(example = "Front desk, Mitte")]
     pub name: String,
-    /// The person or system behind it: two-person rules compare these.
+    /// The person or system behind it, as history and audit name it. Rules that need two persons compare it.
     #[schema(example = "person:paul.meier")]
     pub subject: String,
     /// What it may do.
     pub roles: Vec<Role>,
-    /// The clinics it may touch; null: all of the group.
+    /// Ids of the clinics it may touch; null: all of the group.
     pub clinic_ids: Option<Vec<Uuid>>,
-    /// The subject who made it.
+    /// The subject of the credential that made it.
     #[schema(example = "person:nora.lindqvist")]
     pub created_by: String,
-    /// When it was made.
+    /// When it was made, in UTC.
     pub created_at: Timestamp,
-    /// Until when the secret before the last rotation works, or worked.
+    /// Until when the key before the last rotation works, or worked, in UTC; null where there is none.
     pub previous_secret_until: Option<Timestamp>,
-    /// When it was withdrawn.
+    /// When it was withdrawn, in UTC; null while it is in use.
     pub revoked_at: Option<Timestamp>,
 }

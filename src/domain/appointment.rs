@@ -27,7 +27,9 @@ impl Kind {
     }
 }
 
-/// Where an appointment is in its life, in FHIR's words.
+/// The status of an appointment, in FHIR's words: `booked` (expected), `arrived` (the patient is here), `fulfilled` (it
+/// has taken place), `cancelled`, `noshow` (the patient did not come). Only `booked` and `arrived` hold practitioner
+/// and operatory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -72,14 +74,14 @@ impl Status {
     }
 }
 
-/// A booking's name in another system.
+/// A booking's id in another system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct External {
-    /// The system's name.
+    /// Which system: a name of your choice, 1 to 200 characters, always written the same.
     #[schema(example = "recall-app", min_length = 1, max_length = 200)]
     pub system: String,
-    /// The id there; one appointment of a clinic at the most.
+    /// The booking's id there, 1 to 200 characters. A clinic has one appointment with it at most.
     #[schema(example = "4711", min_length = 1, max_length = 200)]
     pub id: String,
 }
@@ -89,17 +91,17 @@ pub struct External {
 pub struct Appointment {
     /// Its id.
     pub id: Uuid,
-    /// Where.
+    /// The clinic it is at.
     pub clinic_id: Uuid,
     /// Visit or block.
     pub kind: Kind,
-    /// Who comes; none for a block.
+    /// The patient; none for a block.
     pub patient_id: Option<Uuid>,
-    /// Who treats; a visit has one.
+    /// The practitioner it holds; a visit has one.
     pub practitioner_id: Option<Uuid>,
-    /// In which room, if one is kept.
+    /// The operatory it holds, if any.
     pub operatory_id: Option<Uuid>,
-    /// For what; none for a block.
+    /// The service; none for a block.
     pub service_id: Option<Uuid>,
     /// The visit itself.
     pub during: Span,
@@ -170,52 +172,53 @@ pub fn intent(patient: Uuid, practitioner: Uuid, service: Uuid, start: Timestamp
     intent.finish()
 }
 
-/// A visit as callers see it.
+/// An appointment: a patient's visit to a practitioner, for a service of a clinic.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Appointment)]
 pub struct AppointmentView<'a> {
-    /// Its id (UUID version 7).
+    /// The appointment's id, a UUID of version 7.
     pub id: Uuid,
-    /// The clinic.
+    /// Id of the clinic it is at.
     pub clinic_id: Uuid,
-    /// The patient.
+    /// Id of the patient who comes.
     pub patient_id: Option<Uuid>,
-    /// The practitioner.
+    /// Id of the practitioner who treats.
     pub practitioner_id: Option<Uuid>,
-    /// The operatory, if one is kept.
+    /// Id of the operatory (treatment room) held for it; null where none is.
     pub operatory_id: Option<Uuid>,
-    /// The service.
+    /// Id of the service it is booked for.
     pub service_id: Option<Uuid>,
-    /// In UTC.
+    /// When the visit starts, in UTC.
     #[schema(example = "2027-11-02T08:00:00Z")]
     pub start: Timestamp,
-    /// In UTC, without the buffer.
+    /// When the visit ends, in UTC. The service's buffer comes after it: practitioner and operatory are held until that
+    /// has passed.
     #[schema(example = "2027-11-02T08:30:00Z")]
     pub end: Timestamp,
-    /// The wall clock at `time_zone`, as intended.
+    /// `start` on the wall clock at `time_zone`, without an offset.
     #[schema(value_type = String, example = "2027-11-02T09:00:00")]
     pub local_start: civil::DateTime,
-    /// IANA name.
+    /// IANA name of the time zone that came with the request, else the clinic's.
     #[schema(example = "Europe/Berlin")]
     pub time_zone: &'a str,
-    /// Where it is in its life.
+    /// Its status: `booked`, `arrived`, `fulfilled`, `cancelled` or `noshow`.
     pub status: Status,
-    /// When the patient confirmed.
+    /// When the patient's confirmation was noted; null where there is none.
     pub confirmed_at: Option<Timestamp>,
-    /// Whether it stands in a slot that was taken.
+    /// Whether it was put into a slot that was taken.
     pub overbooked: bool,
-    /// The number in the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
-    /// What the front desk wrote.
+    /// The front desk's note; null where there is none.
     pub note: Option<&'a str>,
-    /// Its name in another system.
+    /// Its id in another system; null where none was given.
     pub external: Option<&'a External>,
-    /// Why it was cancelled.
+    /// The reason given for its cancellation; null where there is none.
     pub cancel_reason: Option<&'a str>,
-    /// When it was made.
+    /// When it was booked, in UTC.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When it was last changed, in UTC.
     pub updated_at: Timestamp,
 }
 
@@ -245,69 +248,69 @@ impl<'a> From<&'a Appointment> for AppointmentView<'a> {
     }
 }
 
-/// One version of an appointment, as its history tells it: what it came to, by whose doing, by which command and request.
+/// One version of an appointment: what it came to, by whom, by which command and request.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct HistoryEntry {
-    /// Its number; the first is 1.
+    /// The version's number; the first is 1.
     #[schema(example = 1)]
     pub version: i32,
-    /// Where it was in its life.
+    /// The status it had in this version.
     pub status: Status,
-    /// In UTC.
+    /// When the visit was to start, in UTC.
     #[schema(example = "2027-11-02T08:00:00Z")]
     pub start: Timestamp,
-    /// In UTC, without the buffer.
+    /// When the visit was to end, in UTC, without the service's buffer.
     #[schema(example = "2027-11-02T08:30:00Z")]
     pub end: Timestamp,
-    /// The practitioner.
+    /// Id of the practitioner it was with.
     pub practitioner_id: Option<Uuid>,
-    /// The operatory, if one was kept.
+    /// Id of the operatory held for it; null where none was.
     pub operatory_id: Option<Uuid>,
-    /// The service.
+    /// Id of the service it was booked for.
     pub service_id: Option<Uuid>,
     /// Whether it stood in a slot that was taken.
     pub overbooked: bool,
-    /// What was done: `book`, `reschedule`, `cancel` and so on.
+    /// The command that made this version: `book`, `reschedule`, `cancel` and so on.
     #[schema(example = "book")]
     pub operation: String,
-    /// Who did it: the person or system behind the credential.
+    /// The person or system behind the credential that sent it.
     #[schema(example = "front desk")]
     pub subject: String,
-    /// With which credential.
+    /// Id of the credential that sent it.
     pub credential_id: Uuid,
-    /// By which request: the `X-Request-Id` it was answered with.
+    /// Id of the request: the `X-Request-Id` that it was answered with.
     pub request_id: Uuid,
-    /// The caller's own id of that request, if it sent one.
+    /// The caller's own `X-Request-Id`; null where it sent none.
     pub caller_request_id: Option<String>,
-    /// When.
+    /// When this version was made, in UTC.
     #[schema(example = "2026-11-30T10:15:00.25Z")]
     pub at: Timestamp,
 }
 
-/// A block as callers see it.
+/// A block: a stretch kept free of visits.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Block)]
 pub struct BlockView<'a> {
-    /// Its id (UUID version 7).
+    /// The block's id, a UUID of version 7.
     pub id: Uuid,
-    /// The clinic.
+    /// Id of the clinic it is at.
     pub clinic_id: Uuid,
-    /// Whom it keeps.
+    /// Id of the practitioner whose time is kept free; null where it is for an operatory alone.
     pub practitioner_id: Option<Uuid>,
-    /// Which room it keeps.
+    /// Id of the operatory (treatment room) that is kept free; null where it is for a practitioner alone.
     pub operatory_id: Option<Uuid>,
-    /// In UTC.
+    /// When it starts, in UTC.
     #[schema(example = "2027-11-02T11:00:00Z")]
     pub start: Timestamp,
-    /// In UTC.
+    /// When it ends, in UTC.
     #[schema(example = "2027-11-02T12:00:00Z")]
     pub end: Timestamp,
-    /// Why it is there.
+    /// The reason given for it; null where there is none.
     pub reason: Option<&'a str>,
-    /// The number in the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
-    /// When it was made.
+    /// When it was made, in UTC.
     pub created_at: Timestamp,
 }
 

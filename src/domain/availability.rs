@@ -140,14 +140,14 @@ pub struct Question<'a> {
     pub now: Timestamp,
 }
 
-/// A visit that could be booked (API.md: `slots` of availability, `next_openings` of `slot_taken`).
+/// A slot that can be booked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Opening {
-    /// When it would begin, in UTC.
+    /// When the visit would start, in UTC.
     pub start: Timestamp,
-    /// When it would end, in UTC, its buffer left out.
+    /// When the visit would end, in UTC, without the service's buffer.
     pub end: Timestamp,
-    /// With whom.
+    /// Id of the practitioner it would be with.
     pub practitioner_id: Uuid,
 }
 

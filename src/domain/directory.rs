@@ -12,29 +12,31 @@ use super::hours::OpenHours;
 /// One clinic of a group, with the settings booking reads.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Clinic {
-    /// Its id.
+    /// The clinic's id.
     pub id: Uuid,
     /// What people call it.
     #[schema(example = "Spree Dental Mitte")]
     pub name: String,
-    /// IANA name. Opening hours and the grid are wall-clock times in it.
+    /// IANA name of the clinic's time zone. Opening hours and the grid are wall-clock times in it.
     #[schema(example = "Europe/Berlin")]
     pub time_zone: String,
-    /// The grid: visits start on multiples of this, counted from local midnight.
+    /// The grid, in minutes: visits start on multiples of it, counted from local midnight.
     #[schema(example = 15)]
     pub slot_minutes: i32,
-    /// Whether a visit may be put into a slot that is taken, when asked for.
+    /// Whether a booking may ask to be put into a slot that is taken (`overbook`).
     pub allow_overbooking: bool,
-    /// A visit is booked at least so long before it starts.
+    /// Minutes between a booking and the visit's start, at least.
     #[schema(example = 0)]
     pub min_notice_minutes: i32,
-    /// A visit is booked at most so long before it starts.
+    /// Days between a booking and the visit's start, at most.
     #[schema(example = 730)]
     pub horizon_days: i32,
-    /// A success replays under its key until so long after the end of its appointment.
+    /// Days after the end of a visit or block for which the answers to its commands replay under their keys, and 24
+    /// hours at least. A refusal replays for 24 hours.
     #[schema(example = 7)]
     pub key_retention_days: i32,
-    /// Raised by every change of the clinic, its hours and its closures; the `ETag`.
+    /// Version number, from 1, raised by every change, also of the clinic's hours and closures; in quotes it is the
+    /// `ETag` of all three.
     #[schema(example = 1)]
     pub version: i32,
 }
@@ -43,24 +45,24 @@ pub struct Clinic {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Week {
-    /// Whose.
+    /// The clinic whose week it is.
     #[serde(skip)]
     pub clinic_id: Uuid,
     /// When it is open.
     pub hours: Vec<OpenHours>,
-    /// The clinic's.
+    /// The clinic's version.
     #[serde(skip)]
     pub version: i32,
 }
 
-/// A stretch in which a clinic is closed whatever its hours say.
+/// A stretch in which a clinic is closed, whatever its weekly hours say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Closure {
-    /// The first instant of it.
+    /// The first instant of the closure, in UTC.
     pub from: Timestamp,
-    /// The first instant after it.
+    /// The first instant after the closure, in UTC.
     pub to: Timestamp,
-    /// For people.
+    /// The reason, for people; null where there is none.
     #[schema(example = "Christmas")]
     pub reason: Option<String>,
 }
@@ -69,12 +71,12 @@ pub struct Closure {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Closures {
-    /// Whose.
+    /// The clinic whose closures they are.
     #[serde(skip)]
     pub clinic_id: Uuid,
     /// Past ones included; no two from and to the same instants.
     pub all: Vec<Closure>,
-    /// The clinic's.
+    /// The clinic's version.
     #[serde(skip)]
     pub version: i32,
 }
@@ -82,14 +84,14 @@ pub struct Closures {
 /// Someone who treats. They belong to the group: a dentist in two clinics is not in two places.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Practitioner {
-    /// Their id.
+    /// The practitioner's id.
     pub id: Uuid,
-    /// Their name.
+    /// The practitioner's name.
     #[schema(example = "Dr. Mira Novak")]
     pub name: String,
-    /// Whether they take new bookings anywhere.
+    /// Whether they take new bookings anywhere; visits booked already stay.
     pub active: bool,
-    /// Raised by every change; the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
 }
@@ -97,15 +99,16 @@ pub struct Practitioner {
 /// That a practitioner works at a clinic, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Membership {
-    /// Who.
+    /// The practitioner's id.
     pub practitioner_id: Uuid,
-    /// Where.
+    /// Id of the clinic they work at.
     pub clinic_id: Uuid,
-    /// Whether they take new bookings there.
+    /// Whether they take new bookings at this clinic; visits booked already stay.
     pub active: bool,
-    /// When they are there, within the clinic's hours; null: whenever it is open.
+    /// Their weekly hours at this clinic, in its zone, of which only those within the clinic's own count; null:
+    /// whenever it is open.
     pub hours: Option<Vec<OpenHours>>,
-    /// Raised by every change; the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
 }
@@ -113,44 +116,44 @@ pub struct Membership {
 /// A treatment room.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Operatory {
-    /// Its id.
+    /// The operatory's id.
     pub id: Uuid,
-    /// Where it is.
+    /// Id of the clinic it is in.
     pub clinic_id: Uuid,
     /// What people call it.
     #[schema(example = "Room 2")]
     pub name: String,
-    /// Whether it takes new bookings.
+    /// Whether it takes new bookings; visits booked already stay.
     pub active: bool,
-    /// Raised by every change; the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
 }
 
-/// What one may book at a clinic.
+/// What can be booked at a clinic, and how long it takes.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Service {
-    /// Its id.
+    /// The service's id.
     pub id: Uuid,
-    /// Where it is offered.
+    /// Id of the clinic that offers it.
     pub clinic_id: Uuid,
     /// What people call it.
     #[schema(example = "Check-up")]
     pub name: String,
-    /// How long the visit takes.
+    /// How many minutes a visit lasts.
     #[schema(example = 30)]
     pub minutes: i32,
-    /// Follows the visit; holds practitioner and operatory.
+    /// Minutes after each visit in which practitioner and operatory are still held.
     #[schema(example = 5)]
     pub buffer_minutes: i32,
-    /// Whether it takes new bookings.
+    /// Whether it takes new bookings; visits booked already stay.
     pub active: bool,
-    /// Raised by every change; the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
 }
 
-/// How a patient wants to be told of their appointments.
+/// How a patient wants to be told of their appointments: `email`, `sms` (text message) or `none` (not at all).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Channel {
@@ -181,29 +184,29 @@ impl Channel {
     }
 }
 
-/// Someone who is treated. They belong to the group.
+/// Someone who is treated. They belong to the group, not to one of its clinics.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Patient {
-    /// Their id.
+    /// The patient's id.
     pub id: Uuid,
-    /// Their name.
+    /// The patient's name.
     #[schema(example = "Ada Becker")]
     pub name: String,
-    /// Their date of birth.
+    /// The patient's date of birth; null where it is not known.
     #[schema(value_type = Option<String>, format = Date, example = "1984-05-17")]
     pub birth_date: Option<Date>,
-    /// Where e-mail reaches them.
+    /// The patient's e-mail address; null where it is not known.
     #[schema(example = "ada.becker@example.org")]
     pub email: Option<String>,
-    /// Where calls and text messages reach them.
+    /// The number for calls and text messages; null where it is not known.
     #[schema(example = "+49 30 23125 001")]
     pub phone: Option<String>,
-    /// What they want to be addressed in (BCP 47).
+    /// The language to address the patient in, a BCP 47 tag; null where it is not known.
     #[schema(example = "de")]
     pub language: Option<String>,
-    /// How they want to be told of their appointments.
+    /// How the patient wants to be told of their appointments: `email`, `sms` or `none`.
     pub preferred_channel: Channel,
-    /// Raised by every change; the `ETag`.
+    /// Version number, from 1, raised by every change; in quotes it is the `ETag`.
     #[schema(example = 1)]
     pub version: i32,
 }

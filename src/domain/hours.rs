@@ -16,18 +16,18 @@ use super::time::{Span, Stretches};
 /// More than a week of any clinic needs; bounds the work per question.
 const MOST_ENTRIES: usize = 50;
 
-/// One weekly stretch of opening hours, in the clinic's zone (API.md, Directory). A `closes` not after `opens` is on the
-/// next day, so the same time twice is 24 hours.
+/// One weekly stretch of opening hours, in the clinic's zone. A `closes` not after `opens` is on the next day, so the
+/// same time twice is 24 hours.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"weekday": "monday", "opens": "08:00", "closes": "18:00"}))]
 pub struct OpenHours {
-    /// The day it opens on.
+    /// The day of the week on which it opens.
     pub weekday: Weekday,
-    /// From "00:00" to "23:59".
+    /// When it opens on the wall clock, from "00:00" to "23:59".
     #[serde(deserialize_with = "before_midnight")]
     pub opens: TimeOfDay,
-    /// From "00:00" to "24:00".
+    /// When it closes on the wall clock, from "00:00" to "24:00" (midnight); not after `opens`: on the next day.
     pub closes: TimeOfDay,
 }
 

@@ -48,7 +48,7 @@ codes! {
     IdempotencyKeyReused "idempotency_key_reused" 409 "The Idempotency-Key was used for another request" "A key names one request. If this is a new request, send it with a new key; if it is a retry, send what you sent first.";
     IdempotencyInFlight "idempotency_in_flight" 409 "The first request with this key is still running" "Wait for `Retry-After` and send the same request with the same key.";
     SlotTaken "slot_taken" 409 "The slot is taken" "Choose another time, `next_openings` has some, and send it with a new key.";
-    DuplicateIntent "duplicate_intent" 409 "This visit is booked already" "`appointment_id` is the appointment that stands. Nothing was booked twice.";
+    DuplicateIntent "duplicate_intent" 409 "This visit is booked already" "`appointment_id` is the appointment that stands, or that has this `external` id. Nothing was booked twice.";
     TransitionNotAllowed "transition_not_allowed" 409 "Its status does not allow that" "Read it again and decide again.";
     RequestIdReused "request_id_reused" 409 "The request id was used for another request" "Send a new request id, or the identical request.";
     InUse "in_use" 409 "Booked rows refer to it" "Deactivate it and make a new one instead.";

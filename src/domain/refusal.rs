@@ -23,8 +23,10 @@ pub enum Refusal {
     TransitionNotAllowed(Status),
     /// `If-Match` names another version than this one.
     VersionMismatch(i32),
-    /// This visit is booked already, or its name elsewhere is.
+    /// This visit is booked already.
     DuplicateIntent(Uuid),
+    /// Its name in the other system is that of another appointment, whatever has become of it.
+    ExternalIdTaken(Uuid),
     /// The practitioner or the operatory is taken.
     SlotTaken(Option<Wanted>),
 }
@@ -95,6 +97,11 @@ impl Refusal {
                     .with("version", current)
             }
             Self::DuplicateIntent(id) => Problem::from(Code::DuplicateIntent).with("appointment_id", id),
+            Self::ExternalIdTaken(id) => Problem::new(
+                Code::DuplicateIntent,
+                "This `external` id is that of another appointment, which keeps it though it may be cancelled.",
+            )
+            .with("appointment_id", id),
             Self::SlotTaken(_) => Problem::from(Code::SlotTaken).with("next_openings", openings),
         }
     }

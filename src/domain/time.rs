@@ -132,6 +132,14 @@ pub fn parse_written(text: &str) -> Result<Written, Malformed> {
     Ok(offset.map_or(Written::Local(local), |offset| Written::Instant(instant(local, offset))))
 }
 
+/// The offset of an instant that [`parse_written`] has read.
+#[must_use]
+pub fn written_offset(text: &str) -> Option<Offset> {
+    let (_, rest) = text.as_bytes().split_first_chunk::<19>()?;
+    let (_, rest) = fraction(rest).ok()?;
+    offset(rest).ok()?
+}
+
 /// The fraction a text begins with, in nanoseconds, and what follows it.
 fn fraction(text: &[u8]) -> Result<(i32, &[u8]), Malformed> {
     let [b'.', text @ ..] = text else { return Ok((0, text)) };

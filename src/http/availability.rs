@@ -15,13 +15,16 @@ use crate::domain::access::Caller;
 use crate::domain::availability::{Opening, openings};
 use crate::domain::problem::{Code, Problem};
 use crate::domain::refusal::Refusal;
-use crate::domain::time::Span;
+use crate::domain::time::{Span, written_offset};
 use crate::store::look::{self, NewRow, Question};
 use crate::store::schedule::{self, Plan};
 use crate::store::seen::{Clinic, Reference, Slot};
 
-/// Widest range (API.md, "Appointments"): 31 days, and the hour by which they are longer where the clocks go back.
-const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24 + 1);
+/// Widest range (API.md, "Appointments").
+const WIDEST: SignedDuration = SignedDuration::from_hours(31 * 24);
+
+/// By so much more where the clocks go back within it: 31 days of the calendar are 31 days.
+const TURNED_BACK: SignedDuration = SignedDuration::from_hours(1);
 
 /// Slots of one answer: 11 MB of them. A month of fifty practitioners stays below.
 const MOST_SLOTS: usize = 100_000;
@@ -31,30 +34,35 @@ const MOST_SLOTS: usize = 100_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Asked {
-    /// The clinic.
+    /// The clinic's id. One that does not exist or is outside the credential's clinics: 403.
     clinic_id: Uuid,
-    /// The service: how long the visit is, and its buffer.
+    /// The id of the service; it says how long the visit and its buffer last. One that the clinic does not have: 422
+    /// `unknown_reference`; an inactive one: no slots.
     service_id: Uuid,
-    /// Visits that start then or later.
+    /// Visits that start then or later: RFC 3339 with an offset, else 400.
     #[param(example = "2027-11-02T00:00:00Z", format = DateTime)]
     from: String,
-    /// Visits that start before then; at most 31 days after `from`.
+    /// Visits that start before then: RFC 3339 with an offset and later than `from`, else 400. More than 31 days after
+    /// it: 400 `range_too_wide`.
     #[param(example = "2027-11-09T00:00:00Z", format = DateTime)]
     to: String,
-    /// With this practitioner only.
+    /// Slots with this practitioner only; left out, with everyone who takes bookings at the clinic. One who does not
+    /// work there: 422 `unknown_reference`; an inactive one: no slots.
     practitioner_id: Option<Uuid>,
-    /// In this operatory.
+    /// Slots at which this operatory (treatment room) is free too; left out, no room is looked at. One that the clinic
+    /// does not have: 422 `unknown_reference`; an inactive one: no slots.
     operatory_id: Option<Uuid>,
 }
 
-/// What could be booked.
+/// The slots that can be booked.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Availability {
-    /// By start, then by practitioner.
+    /// The slots, by start, then by practitioner.
     slots: Vec<Opening>,
 }
 
-/// Says when a visit could be booked, with whom.
+/// Says when a visit can be booked, and with whom. Judged as a booking would be, so what is offered can be booked,
+/// until somebody else does. More than 100,000 slots: 400 `range_too_wide`.
 #[utoipa::path(get, path = "/v1/availability", operation_id = "availability", tag = "Availability", params(Asked), responses((status = 200, body = Availability)))]
 pub async fn get(Reading { app, params: asked, caller, .. }: Reading<0, Asked>) -> Answered {
     let range = range(&asked)?;
@@ -84,7 +92,10 @@ pub async fn get(Reading { app, params: asked, caller, .. }: Reading<0, Asked>) 
 
 fn range(asked: &Asked) -> Result<Span, Problem> {
     let range = fields::range(&asked.from, &asked.to)?;
-    if range.end.duration_since(range.start) > WIDEST {
+    let seconds = |text: &str| written_offset(text).map_or(0, |offset| i64::from(offset.seconds()));
+    let turned_back = SignedDuration::from_secs(seconds(&asked.from) - seconds(&asked.to));
+    let widest = WIDEST + turned_back.clamp(SignedDuration::ZERO, TURNED_BACK);
+    if range.end.duration_since(range.start) > widest {
         return Err(Problem::new(Code::RangeTooWide, "At most 31 days are wanted."));
     }
     Ok(range)
@@ -151,8 +162,14 @@ mod tests {
     fn a_month_is_not_too_wide_when_the_clocks_go_back_in_it() {
         let october = asked("2027-10-10T00:00:00+02:00", "2027-11-10T00:00:00+01:00");
         assert!(range(&october).is_ok());
-        let more = range(&asked("2027-10-10T00:00:00+02:00", "2027-11-11T00:00:00+01:00"));
-        assert_eq!(more.map_err(|problem| problem.code), Err(Code::RangeTooWide));
+        for (from, to) in [
+            ("2027-10-10T00:00:00+02:00", "2027-11-10T00:00:01+01:00"),
+            ("2027-10-10T00:00:00+14:00", "2027-11-10T00:00:00-12:00"),
+            ("2027-06-01T00:00:00Z", "2027-07-02T00:00:01Z"),
+        ] {
+            let more = range(&asked(from, to)).map_err(|problem| problem.code);
+            assert_eq!(more, Err(Code::RangeTooWide), "{from} {to}");
+        }
     }
 
     #[test]

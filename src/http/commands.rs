@@ -18,11 +18,13 @@ use crate::store::keys;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Asked {
-    /// The clinic: a key means one thing in one clinic.
+    /// The id of the clinic that the command was for: a key means one thing in one clinic. One that does not exist or
+    /// is outside the credential's clinics: 403.
     clinic_id: Uuid,
 }
 
-/// Says what became of the command that was sent with this key.
+/// Says what became of a command. The one that was sent with this `Idempotency-Key`: it is not executed, and its key is
+/// not used up. Needs a role that may send that command, else 403.
 #[utoipa::path(get, path = "/v1/commands", operation_id = "command", tag = "Commands", params(Asked, ("Idempotency-Key" = String, Header, description = "The command's key.")), responses((status = 200, body = Fate)))]
 pub async fn get(
     Reading { app, params: Asked { clinic_id }, caller, headers, .. }: Reading<0, Asked>,

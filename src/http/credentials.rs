@@ -48,19 +48,22 @@ pub fn writes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(create)).routes(routes!(delete)).routes(routes!(rotate)).routes(routes!(revoke))
 }
 
-/// A credential that is asked for.
+/// A credential to be made.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialFields {
+    /// What people call the credential: 1 to 200 characters, not blank; else 400.
     #[schema(value_type = String, min_length = 1, max_length = 200, example = "Front desk, Mitte")]
     name: Name<NAME>,
-    /// The person or system behind it: two-person rules compare these.
+    /// The person or system behind it, as history and audit name it. Rules that need two persons compare it. 1 to 200
+    /// characters, not blank; else 400.
     #[schema(value_type = String, min_length = 1, max_length = 200, example = "person:paul.meier")]
     subject: Name<NAME>,
-    /// What it may do; at least one.
+    /// What it may do; at least one role, else 400.
     #[schema(min_items = 1)]
     roles: Vec<Role>,
-    /// The clinics it may touch; left out or null: all of the group, which only a caller who may touch all can give.
+    /// Ids of the clinics it may touch; the empty list: 400. Left out or null: all of the group, which only a
+    /// credential for all clinics can give. More than the caller may touch: 403.
     #[schema(min_items = 1)]
     clinic_ids: Option<Vec<Uuid>>,
 }
@@ -99,12 +102,13 @@ impl CredentialFields {
 pub struct IssuedCredential {
     #[serde(flatten)]
     credential: CredentialView,
-    /// Keep it: it is not shown again. Send it as `Authorization: Bearer …`.
+    /// The API key, in this answer only: keep it. Send it as `Authorization: Bearer …`.
     #[schema(example = "ob_0195f3c06b1e7d429a573f1c2e8d4b60_…")]
     api_key: String,
 }
 
-/// Makes a credential and shows its key, this once. Takes no `Idempotency-Key`: sent twice, it makes two.
+/// Makes a credential and shows its key, this once. Takes no `Idempotency-Key`: sent twice, it makes two. Where the
+/// answer was lost, revoke the credential or rotate it.
 #[utoipa::path(post, path = "/v1/credentials", operation_id = "create_credential", tag = "Credentials", request_body = CredentialFields, responses((status = 201, body = IssuedCredential)))]
 pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields>) -> Answered {
     let now = app.clock.now();
@@ -121,7 +125,8 @@ pub async fn create(State(app): State<Arc<App>>, change: Change<CredentialFields
     Ok((StatusCode::CREATED, location, Json(issued)).into_response())
 }
 
-/// Lists credentials in the order they were made, revoked ones included.
+/// Lists credentials in the order they were made. Revoked ones are among them; a credential for some clinics sees only
+/// those that are for no others. Follow `next` until it is null.
 #[utoipa::path(get, path = "/v1/credentials", operation_id = "list_credentials", tag = "Credentials", params(PageParams), responses((status = 200, body = Page<CredentialView>)))]
 pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -> Answered {
     let wanted = params.wanted()?;
@@ -133,7 +138,7 @@ pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -
     Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
 
-/// Reads a credential.
+/// Reads a credential. Never with its key.
 #[utoipa::path(get, path = "/v1/credentials/{id}", operation_id = "get_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
 pub async fn get(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
     Ok(Json(find(&app, &caller, id).await?).into_response())
@@ -143,14 +148,14 @@ pub async fn get(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotation {
-    /// How long the secret it has now goes on working.
+    /// Seconds for which the key it has now goes on working, 0 to 2592000 (30 days); a day when left out. Else 400.
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_592_000, default = 86_400, example = 3600)]
     keep_old_seconds: Option<Number<0, LONGEST_KEPT>>,
 }
 
-/// Gives a credential another secret and shows the new key, this once. The secret it had until now works for a while; one
-/// from before an earlier rotation ends at once. So who loses the answer, while callers still use the old secret, makes another
-/// credential instead of rotating again.
+/// Gives a credential a new key and shows it, this once. The key it had until now works for a while; one from before an
+/// earlier rotation ends at once. So who loses the answer while callers still use the old key makes another credential
+/// instead of rotating again. A revoked credential: 409 `transition_not_allowed`.
 #[utoipa::path(post, path = "/v1/credentials/{id}/rotate", operation_id = "rotate_credential", tag = "Credentials", params(("id" = Uuid, Path)), request_body = Rotation, responses((status = 200, body = IssuedCredential)))]
 pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([id]): Ids<1>) -> Answered {
     let Change { asker, body, .. } = change;
@@ -167,13 +172,14 @@ pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([
     Ok(Json(IssuedCredential { credential, api_key: key.text }).into_response())
 }
 
-/// Withdraws a credential, from its next request on. Done again it changes nothing.
+/// Withdraws a credential. From its next request on it gets 401. Revoked already: 200, and nothing changes.
 #[utoipa::path(post, path = "/v1/credentials/{id}/revoke", operation_id = "revoke_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 200, body = CredentialView)))]
 pub async fn revoke(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
     Ok(Json(withdraw(&app, &change.asker, id).await?).into_response())
 }
 
-/// Withdraws a credential as `revoke_credential` does, answered without a body.
+/// Withdraws a credential as `revoke_credential` does, and answers without a body. From its next request on it gets
+/// 401; it stays in the list.
 #[utoipa::path(delete, path = "/v1/credentials/{id}", operation_id = "delete_credential", tag = "Credentials", params(("id" = Uuid, Path)), responses((status = 204)))]
 pub async fn delete(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
     withdraw(&app, &change.asker, id).await?;

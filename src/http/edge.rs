@@ -1,7 +1,7 @@
 //! The outermost layer: a request's id, the flood limit, CORS, what every response carries, and one line in the log.
 
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,6 +20,7 @@ use super::guard::SignedIn;
 use super::problem::respond;
 use crate::app::App;
 use crate::domain::problem::Code;
+use crate::store::credentials::RefusedCall;
 
 /// The request's ids: ours, and the caller's own if it is well formed.
 #[derive(Clone, Debug)]
@@ -53,13 +54,25 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let took = started.elapsed();
     metrics::counter!("oncebook_http_requests_total", "method" => counted(&method), "path" => path.clone(), "status" => status.to_string()).increment(1);
     metrics::histogram!("oncebook_http_request_seconds", "path" => path.clone()).record(took.as_secs_f64());
-    if let Some(signed_in) = response.extensions_mut().remove::<SignedIn>() {
-        app.note_refusal(&signed_in, &ids, method.as_str(), &path, response.extensions().get::<Code>().copied());
+    let code = response.extensions().get::<Code>().copied();
+    if let Some(signed_in) = response.extensions_mut().remove::<SignedIn>()
+        && code == Some(Code::Forbidden)
+    {
+        let at = app.clock.now();
+        app.note_refusal(RefusedCall {
+            caller: signed_in.caller,
+            operation: format!("{method} {path}"),
+            request_id: ids.ours,
+            caller_request_id: ids.callers,
+            at,
+            id: app.ids.uuid(at),
+        });
     }
+    let (code, ms) = (code.map(Code::as_str), took.as_millis());
     if status >= 500 {
-        tracing::warn!(request_id = %ids.ours, %method, path, status, ms = took.as_millis(), "answered");
+        tracing::warn!(request_id = %ids.ours, %method, path, status, code, ms, "answered");
     } else {
-        tracing::debug!(request_id = %ids.ours, %method, path, status, ms = took.as_millis(), "answered");
+        tracing::debug!(request_id = %ids.ours, %method, path, status, code, ms, "answered");
     }
     response
 }
@@ -96,11 +109,20 @@ pub async fn flood(State(app): State<Arc<App>>, request: Request, next: Next) ->
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
     if let (Some(limit), Some(peer)) = (&app.limits.address, peer) {
         let address = client_address(peer, request.headers(), &app.config.trusted_proxies);
-        if limit.check_key(&address).is_err() {
+        if limit.check_key(&network(address)).is_err() {
             return respond(&Code::RateLimited.into());
         }
     }
     next.run(request).await
+}
+
+/// What is counted as one address: of IPv6 a /64, which is what one household or server has (RFC 6177).
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
 }
 
 /// The caller's address: the peer's, or behind proxies that are trusted the last in X-Forwarded-For that is none of them.
@@ -156,6 +178,14 @@ pub fn cors(app: &App) -> Option<CorsLayer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_of_one_caller_is_one_address() {
+        let of = |text: &str| network(text.parse().expect("an address")).to_string();
+        assert_eq!([of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9")], ["2001:db8:1:2::"; 2]);
+        assert_eq!(of("2001:db8:1:3::9"), "2001:db8:1:3::");
+        assert_eq!([of("203.0.113.9"), of("::ffff:203.0.113.9")], ["203.0.113.9"; 2]);
+    }
 
     #[test]
     fn only_trusted_proxies_are_believed() {

@@ -31,20 +31,20 @@ const POLICY: &str =
 /// A kind of problem.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Explained {
-    /// The `type` of its documents.
+    /// The `type` of problem documents with this code.
     #[serde(rename = "type")]
     #[schema(example = "/problems/slot_taken")]
     kind: String,
-    /// What a program branches on.
+    /// The `code` that a program branches on.
     #[schema(example = "slot_taken")]
     code: &'static str,
     /// The HTTP status it comes with.
     #[schema(example = 409)]
     status: u16,
-    /// What it says, in one line.
+    /// What the problem is, in one line.
     #[schema(example = "The slot is taken")]
     title: &'static str,
-    /// What to do next.
+    /// What to do next, for a person.
     advice: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl From<Code> for Explained {
 /// Every kind of problem.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Problems {
-    /// By status.
+    /// Every problem there is, by status.
     items: Vec<Explained>,
 }
 

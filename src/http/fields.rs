@@ -1,6 +1,7 @@
 //! Fields of bodies, parsed once at the edge: a text that can be stored, a start that is an instant.
 
 use jiff::Timestamp;
+use jiff::tz::Offset;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::domain::problem::{Code, Problem};
@@ -91,17 +92,30 @@ impl<'de> Deserialize<'de> for Zone {
     }
 }
 
-/// An instant, written with its offset (RFC 3339).
+/// An instant, written with its offset (RFC 3339), of the years that can be written back so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instant(pub Timestamp);
 
 impl<'de> Deserialize<'de> for Instant {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match time::parse_written(&String::deserialize(deserializer)?).map_err(de::Error::custom)? {
-            Written::Instant(instant) => Ok(Self(micros(instant))),
+            Written::Instant(instant) => kept(micros(instant)).map(Self).map_err(de::Error::custom),
             Written::Local(_) => Err(de::Error::custom("a time with its offset is wanted, such as Z or +01:00")),
         }
     }
+}
+
+/// An instant that is to be kept as it is, so that it must be one that RFC 3339 can write: years 0000 to 9999 in UTC. What lies
+/// beyond what jiff holds was read as its first or last instant, and is not kept as that.
+///
+/// # Errors
+/// What is wanted, in words.
+pub fn kept(instant: Timestamp) -> Result<Timestamp, &'static str> {
+    let year = Offset::UTC.to_datetime(instant).year();
+    if year < 0 || instant.as_microsecond() == Timestamp::MAX.as_microsecond() {
+        return Err("a time from 0000-01-01T00:00:00Z to 9999-12-30T22:00:00Z is wanted");
+    }
+    Ok(instant)
 }
 
 /// The instant a caller means by `start` and, for a local time, the `time_zone` beside it.
@@ -186,6 +200,21 @@ fn micros(instant: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_can_be_written_back() {
+        let read = |text: &str| serde_json::from_value::<Instant>(text.into()).map(|Instant(at)| at.to_string());
+        for (text, kept) in [
+            ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
+            ("0000-01-01T00:01:00+00:01", "0000-01-01T00:00:00Z"),
+            ("9999-12-30T22:00:00Z", "9999-12-30T22:00:00Z"),
+        ] {
+            assert_eq!(read(text).ok().as_deref(), Some(kept));
+        }
+        for text in ["0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59Z", "9999-12-31T00:00:00+01:00"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_range_has_instants_for_bounds() {

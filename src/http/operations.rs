@@ -16,10 +16,10 @@ use crate::store::databases;
 /// A database that takes longer cannot serve (API.md's commands have five seconds in all).
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A process that answers.
+/// The answer of a process that is alive.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct Health {
-    /// That it does.
+    /// Always `ok`: the process answers.
     #[schema(example = "ok")]
     status: &'static str,
 }
@@ -35,7 +35,7 @@ pub async fn healthz(Params(NoParams {}): Params<NoParams>) -> Json<Health> {
 pub struct Readiness {
     /// Whether every check passes.
     ready: bool,
-    /// The checks.
+    /// What was checked, and whether it passes.
     checks: Checks,
 }
 
@@ -51,14 +51,14 @@ struct Checks {
 /// A check.
 #[derive(Serialize, utoipa::ToSchema)]
 struct Check {
-    /// Whether it passes.
+    /// Whether the check passes.
     ok: bool,
 }
 
 /// The check of the schema.
 #[derive(Serialize, utoipa::ToSchema)]
 struct SchemaCheck {
-    /// Whether it passes.
+    /// Whether the check passes.
     ok: bool,
     /// The newest migration the database has; null where that is not known.
     #[schema(example = 1)]
@@ -68,7 +68,8 @@ struct SchemaCheck {
     expected: Option<i64>,
 }
 
-/// Says whether the process can serve: 200, or 503 with what is wrong.
+/// Says whether the process can serve. 200, or 503 with what is wrong: the database does not answer within a second, or
+/// its schema lacks a migration.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
     let schema = app.schema(PATIENCE).await;
@@ -85,7 +86,7 @@ pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoP
     (status, Json(Readiness { ready: complete, checks })).into_response()
 }
 
-/// What the process has counted, for Prometheus.
+/// Says what the process has counted. In Prometheus's text format.
 #[utoipa::path(get, path = "/metrics", tag = "Operations", responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
     let (open, idle) = app.store.usage();

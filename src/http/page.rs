@@ -26,9 +26,9 @@ const LONGEST_KEY: usize = 1024;
 /// One page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Page<T> {
-    /// The rows, in order.
+    /// The page's rows, in the list's order.
     pub items: Vec<T>,
-    /// Send it as `after` for the page that follows; null on the last one.
+    /// What to send as `after` for the page that follows; null on the last one.
     #[schema(required, example = "AQGV88BrHn1Cmlc_HC6NS2BhZGEgYmVja2Vy")]
     pub next: Option<String>,
 }
@@ -55,10 +55,11 @@ impl<T> Page<T> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PageParams {
-    /// Rows on a page at the most.
+    /// Rows on a page at most, 1 to 200; 50 when left out. Anything else: 400.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
     limit: Option<String>,
-    /// `next` of the page before.
+    /// The `next` of the page before, as it came, with the other parameters unchanged. Left out: the first page. One
+    /// that we did not give out: 400 `cursor_invalid`.
     after: Option<String>,
 }
 
@@ -77,12 +78,14 @@ impl PageParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ClinicPageParams {
-    /// Those of this clinic.
+    /// What is of this clinic only; left out, of all clinics within the credential's reach. One that does not exist or
+    /// is outside the credential's clinics: 403.
     pub clinic_id: Option<Uuid>,
-    /// Rows on a page at the most.
+    /// Rows on a page at most, 1 to 200; 50 when left out. Anything else: 400.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
     limit: Option<String>,
-    /// `next` of the page before.
+    /// The `next` of the page before, as it came, with the other parameters unchanged. Left out: the first page. One
+    /// that we did not give out: 400 `cursor_invalid`.
     after: Option<String>,
 }
 

@@ -33,15 +33,25 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Params<T> {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Refused> {
-        let query = parts.uri.query().unwrap_or_default();
-        let params = serde_urlencoded::from_str(query)
-            .map_err(|error| Problem::malformed("query", clean(&error.to_string())))?;
-        // A cursor is judged where it is read, by a code of its own.
-        if !query.split('&').filter(|pair| !pair.starts_with("after=")).all(is_text) {
-            return Err(Problem::malformed("query", "A parameter is no UTF-8, or holds a NUL.").into());
-        }
-        Ok(Self(params))
+        Ok(Self(read(parts.uri.query().unwrap_or_default())?))
     }
+}
+
+/// Reads a query. What is wrong with it is said of the parameter by name.
+fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
+    let params = serde_path_to_error::deserialize(reader).map_err(|error| {
+        let path = error.path().to_string();
+        let said = clean(&error.into_inner().to_string());
+        // Of one that is unknown, missing or there twice, serde says the name in its words only.
+        let named = said.split('`').nth(1).filter(|_| path == "." || path == "?").unwrap_or(&path);
+        Problem::malformed(named, said.as_str())
+    })?;
+    // A cursor is judged where it is read, by a code of its own.
+    if !query.split('&').filter(|pair| !pair.starts_with("after=")).all(is_text) {
+        return Err(Problem::malformed("query", "A parameter is no UTF-8, or holds a NUL."));
+    }
+    Ok(params)
 }
 
 /// Whether a query is UTF-8 without NUL once its escapes are undone. `serde_urlencoded` puts U+FFFD for what is none.
@@ -65,6 +75,31 @@ pub struct NoParams {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "read, not used")]
+    struct Asked {
+        clinic_id: Uuid,
+        patient_id: Option<Uuid>,
+    }
+
+    #[test]
+    fn a_fault_names_its_parameter() {
+        let id = "clinic_id=0197f3c0-0000-7000-8000-000000000001";
+        assert!(read::<Asked>(id).is_ok());
+        for (query, named) in [
+            (String::new(), "clinic_id"),
+            ("clinic_id=x".to_owned(), "clinic_id"),
+            (format!("{id}&patient_id="), "patient_id"),
+            (format!("{id}&{id}"), "clinic_id"),
+            (format!("{id}&colour=red"), "colour"),
+            (format!("{id}&patient_id=%ff"), "patient_id"),
+        ] {
+            let problem = read::<Asked>(&query).expect_err(&query);
+            assert_eq!(problem.extra["errors"][0]["pointer"], named, "{query}: {}", problem.detail);
+        }
+    }
 
     #[test]
     fn a_query_is_text() {

@@ -23,45 +23,45 @@ pub enum Question {
     Change(Change),
 }
 
-/// What a new row asks for.
+/// What must be seen before a row is made. Availability asks with it too, and leaves out what it does not ask for.
 #[derive(Clone, Debug, Default)]
 pub struct NewRow {
-    /// The clinic named in the request.
+    /// The clinic it would be at.
     pub clinic: Uuid,
-    /// The patient of a visit.
+    /// The patient of a visit; none for a block.
     pub patient: Option<Uuid>,
-    /// The practitioner.
+    /// The practitioner it would hold; a block may have none.
     pub practitioner: Option<Uuid>,
-    /// The operatory.
+    /// The operatory it would hold, if any.
     pub operatory: Option<Uuid>,
-    /// The service of a visit.
+    /// The service of a visit; none for a block.
     pub service: Option<Uuid>,
-    /// Its start.
+    /// When it would start.
     pub start: Timestamp,
-    /// Its end; a visit's comes from its service.
+    /// When it would end; none for a visit, whose service says so.
     pub end: Option<Timestamp>,
-    /// A visit's identity.
+    /// What makes it the same visit under any key ([`crate::domain::appointment::intent`]); none for a block.
     pub intent: Option<[u8; 32]>,
-    /// Its name elsewhere.
+    /// Its id in another system, if it came with one.
     pub external: Option<External>,
 }
 
-/// What a change asks for; none stands for "as it is".
+/// What must be seen before a row is changed; none stands for "as it is".
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The row.
+    /// The row to be changed.
     pub id: Uuid,
-    /// What it must be.
+    /// What the row must be: a visit's id is no block's.
     pub kind: Kind,
-    /// Another practitioner.
+    /// The practitioner it would move to.
     pub practitioner: Option<Uuid>,
-    /// Another operatory.
+    /// The operatory it would move to.
     pub operatory: Option<Uuid>,
-    /// Another service.
+    /// The service it would change to.
     pub service: Option<Uuid>,
-    /// Another start.
+    /// When it would start.
     pub start: Option<Timestamp>,
-    /// Whether the change enters a slot.
+    /// Whether it would enter a slot, so that what holds that must be seen.
     pub enters_slot: bool,
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use jiff::civil::{Date, Weekday, time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan};
-use oncebook::app::{App, Listeners};
+use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::command::admit::Token;
 use oncebook::command::{IfMatch, Request};
 use oncebook::config::{Config, Role};
 use oncebook::dev::seed::Demo;
 use oncebook::domain::{api_key, key};
+use oncebook::serve::{self, Listeners};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::net::TcpListener;
@@ -164,7 +165,7 @@ impl Trial {
         let mut running = JoinSet::new();
         let listeners = Listeners { api: Some(listener), admin: None };
         let (served, told) = (Arc::clone(&app), stop.clone());
-        running.spawn(async move { served.run(&[Role::Api], listeners, told).await });
+        running.spawn(async move { serve::run(served, &[Role::Api], listeners, told).await });
         self.services.push(Service { app: Arc::clone(&app), base, stop, running });
         app
     }

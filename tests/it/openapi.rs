@@ -92,6 +92,38 @@ fn every_operation_has_a_name_of_its_own_and_says_who_may_ask() {
     assert!(names.len() >= 40, "{names:?}");
 }
 
+/// Whoever reads `/docs` sees a member or a parameter alone: it must say by itself what it is.
+#[test]
+fn every_member_and_parameter_says_what_it_is() {
+    fn walk<'a>(node: &'a Value, of: &str, found: &mut Vec<(String, &'a Value)>) {
+        let members = node["properties"].as_object().into_iter().flatten();
+        found.extend(members.map(|(name, says)| (format!("{of}.{name}"), says)));
+        let parts = node.as_object().into_iter().flat_map(|object| object.values());
+        parts.chain(node.as_array().into_iter().flatten()).for_each(|part| walk(part, of, found));
+    }
+    let document = document();
+    let mut found = Vec::new();
+    for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
+        walk(schema, name, &mut found);
+    }
+    for operation in operations(&document) {
+        let parameters = operation.says["parameters"].as_array().into_iter().flatten();
+        found.extend(parameters.map(|parameter| {
+            let parameter = resolved(&document, parameter);
+            (format!("{} {}: {}", operation.method, operation.path, parameter["name"]), parameter)
+        }));
+    }
+    assert!(found.len() > 250, "{}", found.len());
+    // What may be null has its words beside the reference.
+    let words = |says: &Value| {
+        let beside = says["oneOf"].as_array().into_iter().flatten().chain([says]);
+        let said = beside.filter_map(|says| says["description"].as_str());
+        said.map(|text| text.split_whitespace().count()).max().unwrap_or(0)
+    };
+    let silent: Vec<_> = found.iter().filter(|(_, says)| words(says) < 3).map(|(name, _)| name).collect();
+    assert!(silent.is_empty(), "{silent:#?}");
+}
+
 #[test]
 fn every_reference_leads_somewhere() {
     fn walk(document: &Value, node: &Value) -> usize {

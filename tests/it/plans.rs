@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, civil};
 use jiff_sqlx::ToSqlx;
@@ -17,7 +18,7 @@ use oncebook::store::appointments::{self, Filter, Place};
 use oncebook::store::commit::{self, Asker, Claim, Commit, Outcome, Reply, Written};
 use oncebook::store::look::{self, Change, NewRow, Question};
 use oncebook::store::seen::StoredHeaders;
-use oncebook::store::{SESSION, databases, schedule};
+use oncebook::store::{databases, schedule, session};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use uuid::Uuid;
@@ -32,6 +33,9 @@ const PAGES: i64 = 150;
 
 /// Pages of the question that is put under the locks: four arms.
 const PAGES_OF_HELD: i64 = 25;
+
+/// Longer than filling the tables takes on any machine.
+const FILLING: Duration = Duration::from_mins(5);
 
 const TENANT: Uuid = Uuid::from_u128(1);
 const CLINIC: Uuid = Uuid::from_u128(2);
@@ -116,13 +120,13 @@ impl Early {
         let database = format!("trial_plans_{name}");
         ground.cluster.create_database(&database, None).await.expect("a database");
         let options: PgConnectOptions = ground.cluster.url(&database).parse().expect("a URL");
-        let mut connection = options.options(SESSION).connect().await.expect("connected");
+        let mut connection = options.options(session(FILLING)).connect().await.expect("connected");
         databases::migrate(&mut connection).await.expect("migrated");
         // Autovacuum would bring the statistics that this is about the lack of.
         let quiet = "do $$ declare t regclass; begin
             for t in select oid from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' loop
               execute format('alter table %s set (autovacuum_enabled = false)', t);
-            end loop; end $$; set statement_timeout = '5min'";
+            end loop; end $$";
         sqlx::raw_sql(quiet).execute(&mut connection).await.expect("without autovacuum");
         let now = Timestamp::from_second(Clock::system().now().as_second() / 86_400 * 86_400).expect("midnight");
         Self { ground, database, connection, ids: Ids::seeded(11), now }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 400;
 
 /// A part of the source, and the parts of it that it may name.
-const KNOWS: [(&str, &[&str]); 4] = [
+const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
     ("command", &["command", "store", "domain", "clock"]),
+    ("app", &["app", "command", "store", "domain", "clock", "config"]),
     ("http", &["http", "app", "command", "store", "domain", "clock"]),
 ];
 
@@ -154,6 +155,36 @@ fn every_metric_says_what_it_counts() {
             let metrics = quoted.filter(|name| name.strip_prefix("oncebook_").is_some_and(named));
             let silent = metrics.filter(|name| !described.contains(&format!("!(\"{name}\", \"")));
             faults.extend(silent.map(|name| file.at(line, &format!("{name} is not described in telemetry.rs"))));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn every_module_is_on_the_map() {
+    let source = include_str!("../../src/lib.rs");
+    let (_, map) = source.split_once("# The map").expect("a map");
+    let modules = source.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let missing: Vec<_> = modules.filter(|name| !map.contains(&format!("[`{name}`]"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// A file that a comment sends its reader to: by its whole path, or by the end of it.
+#[test]
+fn every_file_that_a_comment_names_exists() {
+    let top = fs::read_dir(env!("CARGO_MANIFEST_DIR")).expect("a folder").flatten().map(|entry| entry.path());
+    let below = [("src", "rs"), ("src", "sql"), ("src", "md"), ("tests", "rs"), ("migrations", "sql"), ("docs", "md")];
+    let below = below.iter().flat_map(|(folder, ending)| files(folder, ending)).map(|file| file.path);
+    let there: Vec<PathBuf> = top.chain(below).collect();
+    let mut faults = Vec::new();
+    for file in ["src", "tests"].into_iter().flat_map(|folder| files(folder, "rs")) {
+        for (line, n) in file.text.lines().zip(1..).filter(|(line, _)| line.trim_start().starts_with("//")) {
+            let quoted = line.split('`').skip(1).step_by(2);
+            let named = quoted.map(Path::new).filter(|path| {
+                path.extension().is_some_and(|ending| ["rs", "sql", "md", "toml"].iter().any(|known| ending == *known))
+            });
+            let missing = named.filter(|path| !there.iter().any(|file| file.ends_with(path)));
+            faults.extend(missing.map(|path| file.at(n, &format!("there is no {}", path.display()))));
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");

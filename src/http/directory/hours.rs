@@ -25,8 +25,8 @@ use crate::store::directory::clinics;
 /// Closures of a clinic at the most, past ones included: what fits the largest body, more or less.
 const MOST_CLOSURES: usize = 500;
 
-/// Sets a clinic's weekly hours as a whole, in its own zone. A `closes` not after `opens` is on the next day, "24:00" is
-/// midnight; the empty list means closed.
+/// Sets a clinic's weekly hours as a whole. They are wall-clock times in the clinic's zone; entries may overlap, and
+/// the empty list means closed. More than 50 entries, or one that opens at "24:00": 400. Visits booked already stay.
 #[utoipa::path(put, path = "/v1/clinics/{id}/hours", operation_id = "put_clinic_hours", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<OpenHours>, responses((status = 200, body = Vec<OpenHours>)))]
 pub async fn put_hours(State(app): State<Arc<App>>, change: Change<Vec<OpenHours>>, Ids([id]): Ids<1>) -> Answered {
     hours::validate(&change.body).map_err(|detail| Problem::malformed("", detail))?;
@@ -45,13 +45,13 @@ pub async fn get_hours(Reading { app, ids: [id], caller, headers, .. }: Reading<
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClosureFields {
-    /// The first instant of it: RFC 3339 with an offset.
+    /// The first instant of the closure: RFC 3339 with an offset, else 400.
     #[schema(value_type = String, format = DateTime, example = "2027-12-24T00:00:00+01:00")]
     from: Instant,
-    /// The first instant after it: RFC 3339 with an offset.
+    /// The first instant after the closure: RFC 3339 with an offset and later than `from`, else 400.
     #[schema(value_type = String, format = DateTime, example = "2027-12-27T00:00:00+01:00")]
     to: Instant,
-    /// For people.
+    /// The reason, for people: at most 1000 characters; may be left out.
     #[schema(value_type = Option<String>, max_length = 1000, example = "Christmas")]
     reason: Option<Text<REASON>>,
 }
@@ -76,8 +76,8 @@ fn closures(fields: Vec<ClosureFields>) -> Result<Vec<Closure>, Problem> {
     Ok(closures)
 }
 
-/// Sets a clinic's closures as a whole: the stretches in which it is closed whatever its hours say. Visits booked there
-/// already stay.
+/// Sets a clinic's closures as a whole. They are the stretches in which it is closed, whatever its weekly hours say: at
+/// most 500, no two the same, else 400. Visits booked there already stay.
 #[utoipa::path(put, path = "/v1/clinics/{id}/closures", operation_id = "put_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), request_body = Vec<ClosureFields>, responses((status = 200, body = Vec<Closure>)))]
 pub async fn put_closures(
     State(app): State<Arc<App>>,
@@ -88,7 +88,7 @@ pub async fn put_closures(
     put_entry(&app, &change.asker, &change.condition, closures, format!("/v1/clinics/{id}/closures")).await
 }
 
-/// Reads a clinic's closures, by their start.
+/// Reads a clinic's closures, by their start. Past ones are among them.
 #[utoipa::path(get, path = "/v1/clinics/{id}/closures", operation_id = "get_clinic_closures", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Vec<Closure>), (status = 304)))]
 pub async fn get_closures(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
     let found = app.insist(|connection| clinics::closures(connection, caller.tenant_id, id).scope_boxed()).await?;

@@ -23,16 +23,18 @@ use crate::store::directory::operatories;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperatoryFields {
-    /// Where it is. It can move as long as no booking has ever referred to it.
+    /// Id of the clinic it is in. One that does not exist or is outside the credential's clinics: 403. Another one than
+    /// before, while an appointment or block refers to it, past and cancelled ones included: 409 `in_use`.
     clinic_id: Uuid,
+    /// What people call it: 1 to 200 characters, not blank; else 400.
     #[schema(value_type = String, min_length = 1, max_length = 200, example = "Room 2")]
     name: Name<NAME>,
-    /// Whether it takes new bookings.
+    /// Whether it takes new bookings. Left out: true. Visits booked already stay.
     #[schema(default = true, example = true)]
     active: Option<bool>,
 }
 
-/// Makes a treatment room or replaces what is known of it.
+/// Makes an operatory (treatment room) or replaces what is known of it. Sent again, it changes nothing.
 #[utoipa::path(put, path = "/v1/operatories/{id}", operation_id = "put_operatory", tag = "Directory", params(("id" = Uuid, Path)), request_body = OperatoryFields, responses((status = 200, body = Operatory), (status = 201, body = Operatory)))]
 pub async fn put(State(app): State<Arc<App>>, change: Change<OperatoryFields>, Ids([id]): Ids<1>) -> Answered {
     let fields = change.body;
@@ -46,14 +48,15 @@ pub async fn put(State(app): State<Arc<App>>, change: Change<OperatoryFields>, I
     put_entry(&app, &change.asker, &change.condition, operatory, format!("/v1/operatories/{id}")).await
 }
 
-/// Reads a treatment room.
+/// Reads an operatory (treatment room).
 #[utoipa::path(get, path = "/v1/operatories/{id}", operation_id = "get_operatory", tag = "Directory", params(("id" = Uuid, Path)), responses((status = 200, body = Operatory), (status = 304)))]
 pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
     let found = app.insist(|connection| operatories::find(connection, caller.tenant_id, id).scope_boxed()).await?;
     show(found.filter(|operatory| caller.reaches(operatory.clinic_id)), &headers)
 }
 
-/// Lists treatment rooms, by name.
+/// Lists operatories (treatment rooms), by name. Those of one clinic, or of all within the credential's reach. Follow
+/// `next` until it is null.
 #[utoipa::path(get, path = "/v1/operatories", operation_id = "list_operatories", tag = "Directory", params(ClinicPageParams), responses((status = 200, body = Page<Operatory>)))]
 pub async fn list(Reading { app, params, caller, .. }: Reading<0, ClinicPageParams>) -> Answered {
     list_by_name::<Operatory>(&app, &caller, params.clinic_id, params.wanted()?).await

@@ -42,19 +42,22 @@ const FIRST_TO_SEE_A_DAY: SignedDuration = SignedDuration::from_hours(14);
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatientFields {
+    /// The patient's name: 1 to 200 characters, not blank; else 400.
     #[schema(value_type = String, min_length = 1, max_length = 200, example = "Ada Becker")]
     name: Name<NAME>,
-    /// Not in the future.
+    /// The patient's date of birth, not before 1850 and not in the future; else 400.
     #[schema(value_type = Option<String>, format = Date, example = "1984-05-17")]
     birth_date: Option<Day>,
+    /// The patient's e-mail address, at most 254 characters; what has not the form of one: 400.
     #[schema(value_type = Option<String>, format = Email, max_length = 254, example = "ada.becker@example.org")]
     email: Option<Email>,
+    /// The number for calls and text messages: one line of at most 40 characters, else 400.
     #[schema(value_type = Option<String>, max_length = 40, example = "+49 30 23125 001")]
     phone: Option<Line<PHONE>>,
-    /// BCP 47.
+    /// The language to address the patient in: a BCP 47 tag such as `de` or `pt-BR`, else 400.
     #[schema(value_type = Option<String>, max_length = 35, example = "de")]
     language: Option<Language>,
-    /// How they want to be told of their appointments.
+    /// How the patient wants to be told of their appointments: `email`, `sms` or `none`.
     #[schema(default = "none")]
     preferred_channel: Option<Channel>,
 }
@@ -147,7 +150,7 @@ impl<'de> Deserialize<'de> for Language {
     }
 }
 
-/// Makes a patient or replaces what is known of them. What is left out is forgotten.
+/// Makes a patient or replaces what is known of them. What is left out is forgotten. Sent again, it changes nothing.
 #[utoipa::path(put, path = "/v1/patients/{id}", operation_id = "put_patient", tag = "Patients", params(("id" = Uuid, Path)), request_body = PatientFields, responses((status = 200, body = Patient), (status = 201, body = Patient)))]
 pub async fn put(State(app): State<Arc<App>>, change: Change<PatientFields>, Ids([id]): Ids<1>) -> Answered {
     let patient = change.body.patient(id, app.clock.now())?;
@@ -166,20 +169,23 @@ pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) ->
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// Beginnings of words of the name, in any order and case: `beck ada` finds Ada Becker.
+    /// Beginnings of words of the name, in any order and case: `beck ada` finds Ada Becker. More than 200 characters:
+    /// 400.
     #[param(max_length = 200, example = "beck")]
     q: Option<String>,
-    /// Those born on that day.
+    /// Patients born on that day only: YYYY-MM-DD, else 400.
     #[param(value_type = Option<String>, format = Date, example = "1984-05-17")]
     birth_date: Option<String>,
-    /// Rows on a page at the most.
+    /// Rows on a page at most, 1 to 200; 50 when left out. Anything else: 400.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
     limit: Option<String>,
-    /// `next` of the page before.
+    /// The `next` of the page before, as it came, with the other parameters unchanged. Left out: the first page. One
+    /// that we did not give out: 400 `cursor_invalid`.
     after: Option<String>,
 }
 
-/// Lists patients by name, or finds them by the beginnings of their names and by their date of birth.
+/// Lists patients by name. All of the group, or those with these beginnings of names and this date of birth. Follow
+/// `next` until it is null.
 #[utoipa::path(get, path = "/v1/patients", operation_id = "list_patients", tag = "Patients", params(ListParams), responses((status = 200, body = Page<Patient>)))]
 pub async fn list(Reading { app, params, caller, .. }: Reading<0, ListParams>) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;

@@ -1,7 +1,7 @@
 //! Which problems an operation can answer with: one table by what the operation is, one by what its command decides.
 //!
-//! Checked against the code by `tests/openapi.rs`, which provokes what can be provoked of every operation, and by case 8
-//! of the conformance checks, which look up every problem they see.
+//! Checked against the code by `tests/it/openapi.rs`, which provokes what can be provoked of every operation, and by case
+//! 8 of the conformance checks, which look up every problem they see.
 
 use std::collections::BTreeSet;
 

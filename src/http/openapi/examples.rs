@@ -1,5 +1,5 @@
 //! Examples a person can send: to `oncebook dev` they can go as they are, but for the ids of what was made there.
-//! `tests/openapi.rs` sends them all.
+//! `tests/it/openapi/live.rs` sends them all.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -28,20 +28,28 @@ const REQUEST: Uuid = uuid!("019e0000-0000-7000-8000-0000000000aa");
 /// A Tuesday, nine o'clock in Berlin. Far enough ahead to be booked for a while, and within the demo clinic's horizon.
 pub const START: Timestamp = Timestamp::constant(1_825_142_400, 0);
 
-/// What a path's parameter names, and one there is.
+/// What a path's parameter names and what becomes of a wrong one, and one there is.
 #[must_use]
 pub fn of_path(path: &str, parameter: &str) -> Option<(&'static str, Value)> {
     let (before, _) = path.split_once(&format!("/{{{parameter}}}"))?;
     Some(match before.rsplit('/').next()? {
-        "appointments" => ("The appointment.", json!(APPOINTMENT)),
-        "blocks" => ("The block.", json!(BLOCK)),
-        "clinics" => ("The clinic.", json!(CLINIC)),
-        "practitioners" => ("The practitioner.", json!(PRACTITIONER)),
-        "operatories" => ("The operatory.", json!(OPERATORY)),
-        "services" => ("The service.", json!(SERVICE)),
-        "patients" => ("The patient.", json!(PATIENT)),
-        "credentials" => ("The credential.", json!(A_CREDENTIAL)),
-        "problems" => ("The problem's `code`.", json!("slot_taken")),
+        "appointments" => {
+            ("The appointment's id. Unknown, or at a clinic outside the credential's: 404.", json!(APPOINTMENT))
+        }
+        "blocks" => ("The block's id. Unknown, or at a clinic outside the credential's: 404.", json!(BLOCK)),
+        "clinics" => ("The clinic's id, of your choice when you make it. Unknown otherwise: 404.", json!(CLINIC)),
+        "practitioners" => {
+            ("The practitioner's id, of your choice when you make one. Unknown otherwise: 404.", json!(PRACTITIONER))
+        }
+        "operatories" => {
+            ("The operatory's id, of your choice when you make it. Unknown otherwise: 404.", json!(OPERATORY))
+        }
+        "services" => ("The service's id, of your choice when you make it. Unknown otherwise: 404.", json!(SERVICE)),
+        "patients" => ("The patient's id, of your choice when you make one. Unknown otherwise: 404.", json!(PATIENT)),
+        "credentials" => {
+            ("The credential's id. Unknown, or for clinics outside the caller's: 404.", json!(A_CREDENTIAL))
+        }
+        "problems" => ("The problem's `code`. Unknown: 404.", json!("slot_taken")),
         _ => return None,
     })
 }

@@ -18,11 +18,7 @@ use crate::clock::{Clock, Ids};
 use crate::command::Bounds;
 use crate::command::run::Commands;
 use crate::config::Config;
-use crate::consumer::{Consumer, Handler};
 use crate::domain::problem::Problem;
-use crate::hint::Hint;
-use crate::log::EventLog;
-use crate::log::postgres::PostgresLog;
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::databases::{self, Schema, Unusable};
 use crate::store::seen::Credential;
@@ -204,16 +200,5 @@ impl App {
                 tracing::warn!(code = problem.code.as_str(), "a refusal could not be noted");
             }
         });
-    }
-    /// The event log in this database.
-    #[must_use]
-    pub fn log(&self) -> PostgresLog {
-        PostgresLog::new(self.store.clone(), self.clock.clone(), self.ids.clone())
-    }
-
-    /// A logical consumer on this database.
-    pub fn consumer<L: EventLog, H: Handler>(&self, log: L, handler: H, logged: Hint) -> Consumer<L, H> {
-        let (store, clock, ids) = (self.store.clone(), self.clock.clone(), self.ids.clone());
-        Consumer::new(log, store, clock, ids, handler, logged)
     }
 }

@@ -28,6 +28,7 @@ pub mod fate;
 pub mod ground;
 pub mod lanes;
 pub mod note;
+mod openings;
 pub mod put;
 pub mod registry;
 pub mod reopen;

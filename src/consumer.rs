@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::app::App;
 use crate::clock::{Clock, Ids};
 use crate::domain::event::{self, Logged, Place};
 use crate::domain::problem::{Code, Problem};
@@ -132,8 +133,9 @@ fn away(away: Away) -> Problem {
 }
 
 impl<L: EventLog, H: Handler> Consumer<L, H> {
-    /// Ready to work.
-    pub fn new(log: L, store: Store, clock: Clock, ids: Ids, handler: H, logged: Hint) -> Self {
+    /// One with its inbox in the service's database.
+    pub fn of(app: &App, log: L, handler: H, logged: Hint) -> Self {
+        let (store, clock, ids) = (app.store.clone(), app.clock.clone(), app.ids.clone());
         Self { log, store, clock, ids, handler, logged, enrolled: OnceCell::new() }
     }
 

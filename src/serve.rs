@@ -14,9 +14,11 @@ use tokio_util::task::TaskTracker;
 use crate::app::App;
 use crate::changes;
 use crate::config::{Config, Role};
+use crate::consumer::Consumer;
 use crate::hint::Hint;
 use crate::http::{self, listen};
 use crate::janitor::{Flusher, Janitor};
+use crate::log::postgres::PostgresLog;
 use crate::notify;
 use crate::relay::Relay;
 use crate::store::databases;
@@ -32,16 +34,16 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         background.spawn(worker::run(Janitor(Arc::clone(&app)), app.ids.clone(), stop.clone()));
     }
     background.spawn(worker::run(Flusher(Arc::clone(&app)), app.ids.clone(), stop.clone()));
-    let (log, logged) = (app.log(), Hint::default());
+    let (log, logged) = (PostgresLog::of(&app), Hint::default());
     if roles.contains(&Role::Relay) {
         let (outbox, clock) = (app.commands.told.clone(), app.clock.clone());
         let relay = Relay { log: log.clone(), clock, outbox, logged: logged.clone() };
         background.spawn(worker::run(relay, app.ids.clone(), stop.clone()));
     }
     if roles.contains(&Role::Consumers) {
-        let notifications = app.consumer(log.clone(), notify::Supersede, logged.clone());
+        let notifications = Consumer::of(&app, log.clone(), notify::Supersede, logged.clone());
         background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
-        background.spawn(worker::run(app.consumer(log, changes::Keep, logged), app.ids.clone(), stop.clone()));
+        background.spawn(worker::run(Consumer::of(&app, log, changes::Keep, logged), app.ids.clone(), stop.clone()));
     }
     if let Some(admin) = listeners.admin {
         background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));

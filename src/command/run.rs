@@ -19,15 +19,13 @@ use super::{Act, Answer, Bounds, Command, Moment, Request, admit, claim, reply};
 use crate::clock::{Clock, Ids};
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
-use crate::domain::availability::{self, Opening};
 use crate::domain::fingerprint::{self, resource_lock};
 use crate::domain::problem::{Code, Problem};
-use crate::domain::refusal::Refusal;
 use crate::hint::Hint;
 use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
 use crate::store::look::{self};
-use crate::store::seen::{Clinic, Seen};
-use crate::store::{Answering, Store, StoreError, schedule};
+use crate::store::seen::Seen;
+use crate::store::{Answering, Store, StoreError};
 use sqlx::postgres::PgConnection;
 
 /// Runs commands.
@@ -36,7 +34,7 @@ pub struct Commands {
     pub(super) clock: Clock,
     pub(super) ids: Ids,
     pub(super) bounds: Bounds,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
     /// Given when there is something in the outbox.
     pub told: Hint,
     /// Keys at work in this process.
@@ -242,7 +240,8 @@ impl Commands {
         let decided = match run.command.decide(&ground, &moment) {
             Ok(decision) => Decided::done(decision, ground.clinic(), now),
             Err(refusal) => {
-                let openings = self.openings(run, caller.tenant_id, clinic_id, ground.clinic(), &refusal, now).await?;
+                let openings =
+                    self.openings(run.deadline, (caller.tenant_id, clinic_id), ground.clinic(), &refusal, now).await?;
                 Decided::refused(&refusal.problem(&openings), target, now)
             }
         };
@@ -291,32 +290,6 @@ impl Commands {
             self.replays.count(caller.tenant_id, clinic);
         }
         Ok(Some(Answer { reply: reply::of_stored(stored), replayed: true, expires_at: Some(stored.expires_at) }))
-    }
-
-    /// What else there is, for a slot that is taken.
-    async fn openings<C>(
-        &self,
-        run: &Run<'_, C>,
-        tenant: Uuid,
-        clinic_id: Uuid,
-        clinic: &Clinic,
-        refusal: &Refusal,
-        now: Timestamp,
-    ) -> Result<Vec<Opening>, Problem> {
-        let Refusal::SlotTaken(Some(wanted)) = refusal else { return Ok(Vec::new()) };
-        let range = wanted.range(now);
-        let plan = self
-            .insist(run.deadline, |connection| {
-                schedule::read(connection, tenant, clinic_id, range, None, wanted.operatory).scope_boxed()
-            })
-            .await?;
-        let (rules, wanted) = (clinic.rules.clone(), *wanted);
-        // A fortnight that is booked out takes milliseconds, which a thread that serves others does not have.
-        let search = move || {
-            let question = plan.question(&rules, wanted.minutes, wanted.buffer_minutes, range, now);
-            availability::next_openings(&question, Some(wanted.practitioner))
-        };
-        self.tasks.spawn_blocking(search).await.map_err(|_| Code::Internal.into())
     }
 
     /// One try to write what was decided.

@@ -33,14 +33,14 @@ pub struct CloudEvent {
     /// What it is about: `appointment/ID` or `block/ID`.
     #[schema(example = "appointment/0197f3c0-0000-7000-8000-000000000002")]
     pub subject: String,
-    /// When.
+    /// When it happened, RFC 3339 in UTC.
     pub time: Timestamp,
-    /// `application/json`.
+    /// The media type of `data`: `application/json`.
     #[schema(example = "application/json")]
     pub datacontenttype: String,
-    /// Whose.
+    /// The id of the group whose it is.
     pub tenantid: Uuid,
-    /// Where.
+    /// The id of the clinic where it happened.
     pub clinicid: Uuid,
     /// Its place in the order of its subject, from 1 on without gaps: the version it made. A receiver drops what is not
     /// above the last it has seen.

@@ -6,13 +6,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use scoped_futures::ScopedFutureExt;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::ask::{Ask, Nothing, execute};
 use super::fields::{Name, REASON, Text, bounds, instant};
 use super::listing;
-use super::page::{Page, Wanted};
+use super::page::{Cursor, Page, Wanted};
 use super::params::Ids;
 use super::problem::Answered;
 use super::reading::{Reading, with_etag};
@@ -297,32 +297,41 @@ pub struct ListParams {
 pub async fn list(Reading { app, params: asked, caller, .. }: Reading<0, ListParams>) -> Answered {
     let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
     let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
-    let filter = Filter {
-        clinic: asked.clinic_id,
-        kind: Kind::Visit,
-        holding: false,
+    let filter = Filter::Visits {
         patient: asked.patient_id,
         practitioner: asked.practitioner_id,
-        operatory: None,
         status: asked.status,
         starts_before: to,
-        ends_after: None,
     };
-    let found = listing::find(&app, &caller, &filter, from, &wanted).await?;
+    let found = listing::find(&app, &caller, asked.clinic_id, &filter, from, &wanted).await?;
     Ok(Json(found.page::<AppointmentView<'_>>(&wanted)).into_response())
 }
 
-/// Everything an appointment has been.
-#[derive(Serialize, utoipa::ToSchema)]
-pub struct History {
-    /// Every version, the oldest first.
-    items: Vec<HistoryEntry>,
+/// Which page of a history.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct HistoryParams {
+    /// Versions on a page at most, 1 to 200; 200 when left out. Anything else: 400.
+    #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 200)]
+    limit: Option<String>,
+    /// The `next` of the page before, as it came. Left out: the first page. One that we did not give out, or that is of another
+    /// appointment: 400 `cursor_invalid`.
+    after: Option<String>,
 }
 
-/// Reads an appointment's history. Every version of it, by whom, when, by which command and request.
-#[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path)), responses((status = 200, body = History)))]
-pub async fn history(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
-    let found = app.insist(|connection| appointments::history(connection, caller.tenant_id, id).scope_boxed()).await?;
-    let (_, items) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
-    Ok(Json(History { items }).into_response())
+/// Reads an appointment's history. Every version of it, the oldest first: by whom, when, by which command and request. Follow
+/// `next` until it is null.
+#[utoipa::path(get, path = "/v1/appointments/{id}/history", operation_id = "appointment_history", tag = "Appointments", params(("id" = Uuid, Path), HistoryParams), responses((status = 200, body = Page<HistoryEntry>)))]
+pub async fn history(Reading { app, params, ids: [id], caller, .. }: Reading<1, HistoryParams>) -> Answered {
+    // A whole history, but for a few, is one page.
+    let limit = params.limit.as_deref().unwrap_or("200");
+    let wanted = Wanted::read(Some(limit), params.after.as_deref())?;
+    let after = wanted.after.as_ref().map_or(Ok(0), |cursor| cursor.version(id))?;
+    let (tenant, most) = (caller.tenant_id, wanted.rows());
+    let found =
+        app.insist(|connection| appointments::history(connection, tenant, id, after, most).scope_boxed()).await?;
+    let (_, versions) = found.filter(|(clinic, _)| caller.reaches(*clinic)).ok_or(Code::NotFound)?;
+    let place = |entry: &HistoryEntry| Cursor::at_version(id, entry.version);
+    Ok(Json(Page::of(versions, &wanted, place, |entry| entry)).into_response())
 }

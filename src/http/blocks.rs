@@ -130,17 +130,12 @@ pub struct ListParams {
 pub async fn list(Reading { app, params: asked, caller, .. }: Reading<0, ListParams>) -> Answered {
     let (from, to) = bounds(asked.from.as_deref(), asked.to.as_deref())?;
     let wanted = Wanted::read(asked.limit.as_deref(), asked.after.as_deref())?;
-    let filter = Filter {
-        clinic: asked.clinic_id,
-        kind: Kind::Block,
-        holding: true,
-        patient: None,
+    let filter = Filter::Blocks {
         practitioner: asked.practitioner_id,
         operatory: asked.operatory_id,
-        status: None,
         starts_before: to,
         ends_after: from,
     };
-    let found = listing::find(&app, &caller, &filter, None, &wanted).await?;
+    let found = listing::find(&app, &caller, asked.clinic_id, &filter, None, &wanted).await?;
     Ok(Json(found.page::<BlockView<'_>>(&wanted)).into_response())
 }

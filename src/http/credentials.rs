@@ -1,5 +1,7 @@
 //! Credentials: `/v1/credentials`. A secret is in the answer that makes it and nowhere else, so making one takes no
-//! `Idempotency-Key`: a stored reply would be a stored secret. Who lost the answer revokes that credential, or rotates it.
+//! `Idempotency-Key`: a stored reply would be a stored secret. Who lost the answer to a creation revokes what it made, or
+//! rotates it. Who lost the answer to a rotation makes another credential while the old secret still works: a second rotation
+//! would end that one, and keep the lost one.
 
 use std::sync::Arc;
 
@@ -146,13 +148,14 @@ pub async fn get(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotation {
-    /// Seconds for which the old key goes on working, 0 to 2592000 (30 days); a day when left out. Else 400.
+    /// Seconds for which the key it has now goes on working, 0 to 2592000 (30 days); a day when left out. Else 400.
     #[schema(value_type = Option<i32>, minimum = 0, maximum = 2_592_000, default = 86_400, example = 3600)]
     keep_old_seconds: Option<Number<0, LONGEST_KEPT>>,
 }
 
-/// Gives a credential a new key and shows it, this once. The old one works for a while; the one before that no longer
-/// does. A revoked credential: 409 `transition_not_allowed`.
+/// Gives a credential a new key and shows it, this once. The key it had until now works for a while; one from before an
+/// earlier rotation ends at once. So who loses the answer while callers still use the old key makes another credential
+/// instead of rotating again. A revoked credential: 409 `transition_not_allowed`.
 #[utoipa::path(post, path = "/v1/credentials/{id}/rotate", operation_id = "rotate_credential", tag = "Credentials", params(("id" = Uuid, Path)), request_body = Rotation, responses((status = 200, body = IssuedCredential)))]
 pub async fn rotate(State(app): State<Arc<App>>, change: Change<Rotation>, Ids([id]): Ids<1>) -> Answered {
     let Change { asker, body, .. } = change;

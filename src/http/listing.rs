@@ -11,8 +11,8 @@ use crate::domain::appointment::Appointment;
 use crate::domain::problem::{Code, Problem};
 use crate::store::appointments::{self, Filter, Place};
 
-/// Strides to a page at the most. Only who asks for what hardly exists, of a clinic with more than 100,000 visits and
-/// without a range, gets a page that ends short of its limit, with a cursor to go on from.
+/// Strides to a page at the most. Only who asks for what hardly exists among more than 100,000 visits or standing blocks, of
+/// the clinic and within the range, gets a page that ends short of its limit, with a cursor to go on from.
 const STRIDES: usize = 50;
 
 /// A page's rows, and how far was looked where they are fewer than wanted and the list may go on.
@@ -29,26 +29,29 @@ impl Found {
     }
 }
 
-/// Finds the rows of a page that begins at `from`, or at the caller's cursor if that lies further on.
+/// Finds the rows of a clinic for a page that begins at `from`, or at the caller's cursor if that lies further on.
 ///
 /// # Errors
 /// 400 for a cursor of another list; 403 for a clinic that does not exist or is out of reach.
 pub async fn find(
     app: &App,
     caller: &Caller,
+    clinic: Uuid,
     filter: &Filter,
     from: Option<Timestamp>,
     wanted: &Wanted,
 ) -> Result<Found, Problem> {
     let mut after = begin(from, wanted.after.as_ref())?;
-    if !caller.reaches(filter.clinic) {
+    if !caller.reaches(clinic) {
         return Err(Code::Forbidden.into());
     }
     let mut rows = Vec::new();
     let mut missing = wanted.rows();
     for _ in 0..STRIDES {
         let stride = app
-            .insist(|connection| appointments::list(connection, caller.tenant_id, filter, after, missing).scope_boxed())
+            .insist(|connection| {
+                appointments::list(connection, caller.tenant_id, clinic, filter, after, missing).scope_boxed()
+            })
             .await?
             .ok_or(Code::Forbidden)?;
         missing = missing.saturating_sub_unsigned(stride.rows.len() as u64);

@@ -164,6 +164,21 @@ impl Cursor {
         }
     }
 
+    /// A place in the history of a row.
+    #[must_use]
+    pub fn at_version(row: Uuid, version: i32) -> Self {
+        Self { key: version.to_string(), id: row }
+    }
+
+    /// The version of such a place.
+    ///
+    /// # Errors
+    /// 400 `cursor_invalid` for a place elsewhere, in another row's history included.
+    pub fn version(&self, row: Uuid) -> Result<i32, Problem> {
+        let version = self.key.parse().ok().filter(|_| self.id == row);
+        version.ok_or_else(|| Code::CursorInvalid.into())
+    }
+
     /// As it travels: opaque to callers.
     #[must_use]
     pub fn encode(&self) -> String {
@@ -222,6 +237,15 @@ mod tests {
         assert_eq!(Cursor::at(at, Uuid::nil()).instant(), Ok(at));
         for key in ["", "ada", "-009999-01-01T00:00:00Z", "2026-12-01T08:00:00"] {
             assert_eq!(cursor(key).instant().map_err(|problem| problem.code), Err(Code::CursorInvalid), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_place_in_a_history_is_of_that_history() {
+        let (row, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
+        assert_eq!(Cursor::at_version(row, 12).version(row), Ok(12));
+        for (cursor, row) in [(Cursor::at_version(row, 12), other), (cursor("ada"), row), (cursor("2147483648"), row)] {
+            assert_eq!(cursor.version(row).map_err(|problem| problem.code), Err(Code::CursorInvalid), "{cursor:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use scoped_futures::ScopedFutureExt;
 use tokio::time::Instant;
 
 use super::{Away, Batch, EventLog};
+use crate::app::App;
 use crate::clock::{Clock, Ids};
 use crate::domain::event::{Logged, Place};
 use crate::store::log::{self, Moved, Reach};
@@ -30,10 +31,10 @@ pub struct PostgresLog {
 }
 
 impl PostgresLog {
-    /// The log in this database.
+    /// The log in the service's database.
     #[must_use]
-    pub fn new(store: Store, clock: Clock, ids: Ids) -> Self {
-        Self { store, clock, ids }
+    pub fn of(app: &App) -> Self {
+        Self { store: app.store.clone(), clock: app.clock.clone(), ids: app.ids.clone() }
     }
 
     async fn insist<'a, T>(&self, statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>) -> Result<T, Away> {

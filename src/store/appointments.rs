@@ -69,25 +69,29 @@ pub async fn find(
 
 /// Which rows of a clinic a list is of; none stands for "whichever".
 #[derive(Clone, Copy, Debug)]
-pub struct Filter {
-    /// The clinic.
-    pub clinic: Uuid,
-    /// Visits or blocks.
-    pub kind: Kind,
-    /// Whether only those that hold their slot.
-    pub holding: bool,
-    /// The patient.
-    pub patient: Option<Uuid>,
-    /// The practitioner.
-    pub practitioner: Option<Uuid>,
-    /// The operatory.
-    pub operatory: Option<Uuid>,
-    /// Their status.
-    pub status: Option<Status>,
-    /// They start before this.
-    pub starts_before: Option<Timestamp>,
-    /// They end after this.
-    pub ends_after: Option<Timestamp>,
+pub enum Filter {
+    /// Visits, whatever became of them.
+    Visits {
+        /// The patient.
+        patient: Option<Uuid>,
+        /// The practitioner.
+        practitioner: Option<Uuid>,
+        /// Their status.
+        status: Option<Status>,
+        /// They start before this.
+        starts_before: Option<Timestamp>,
+    },
+    /// Blocks that were not removed.
+    Blocks {
+        /// The practitioner.
+        practitioner: Option<Uuid>,
+        /// The operatory.
+        operatory: Option<Uuid>,
+        /// They start before this.
+        starts_before: Option<Timestamp>,
+        /// They end after this.
+        ends_after: Option<Timestamp>,
+    },
 }
 
 /// A place in the order of a list: by start, then by id.
@@ -116,50 +120,67 @@ pub struct Stride {
     pub reached: Option<Place>,
 }
 
-/// The first `most` rows after a place, as far as one stride finds them; nothing where the clinic does not exist.
+/// Rows as they were read, each with whether the stride ended there and whether it is one of those that are wanted.
+macro_rules! looked {
+    ($rows:expr) => {
+        $rows
+            .into_iter()
+            .map(|row| Ok((row.last, row.matches, appointment!(row))))
+            .collect::<Result<Vec<_>, StoreError>>()?
+    };
+}
+
+/// The first `most` rows of a clinic after a place, as far as one stride finds them; nothing where the clinic does not exist.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn list(
     connection: &mut PgConnection,
     tenant: Uuid,
+    clinic: Uuid,
     filter: &Filter,
     after: Option<Place>,
     most: i64,
 ) -> Result<Option<Stride>, StoreError> {
-    let found = sqlx::query_file!(
-        "src/store/list.sql",
-        tenant,
-        filter.clinic,
-        filter.kind.as_str(),
-        after.map(|place| place.start.to_sqlx()),
-        after.map(|place| place.id),
-        filter.starts_before.map(ToSqlx::to_sqlx),
-        filter.patient,
-        filter.practitioner,
-        filter.operatory,
-        filter.status.map(Status::as_str),
-        filter.holding,
-        filter.ends_after.map(ToSqlx::to_sqlx),
-        most
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    if found.is_empty() {
-        // Rows say that their clinic exists; without any it is asked for.
-        let exists = sqlx::query_scalar!(
-            r#"select exists (select from clinics where tenant_id = $1 and id = $2) as "exists!""#,
-            tenant,
-            filter.clinic
-        )
-        .fetch_one(connection)
-        .await?;
-        return Ok(exists.then(Stride::default));
+    let (start, id) = after.map(|place| (place.start.to_sqlx(), place.id)).unzip();
+    let looked = match *filter {
+        Filter::Visits { patient, practitioner, status, starts_before } => {
+            let visits = sqlx::query_file!(
+                "src/store/list.sql",
+                tenant,
+                clinic,
+                start,
+                id,
+                starts_before.map(ToSqlx::to_sqlx),
+                patient,
+                practitioner,
+                status.map(Status::as_str),
+                most
+            );
+            looked!(visits.fetch_all(&mut *connection).await?)
+        }
+        Filter::Blocks { practitioner, operatory, starts_before, ends_after } => {
+            let blocks = sqlx::query_file!(
+                "src/store/list_blocks.sql",
+                tenant,
+                clinic,
+                start,
+                id,
+                ends_after.map(ToSqlx::to_sqlx),
+                starts_before.map(ToSqlx::to_sqlx),
+                practitioner,
+                operatory,
+                most
+            );
+            looked!(blocks.fetch_all(&mut *connection).await?)
+        }
+    };
+    // Rows say that their clinic exists; without any it is asked for.
+    if looked.is_empty() && !is_clinic(connection, tenant, clinic).await? {
+        return Ok(None);
     }
     let mut stride = Stride::default();
-    for row in found {
-        let (last, matches) = (row.last, row.matches);
-        let row = appointment!(row);
+    for (last, matches, row) in looked {
         stride.reached = last.then(|| Place::of(&row));
         if matches {
             stride.rows.push(row);
@@ -168,7 +189,16 @@ pub async fn list(
     Ok(Some(stride))
 }
 
-/// The versions of the visit of that id, oldest first, and its clinic.
+async fn is_clinic(connection: &mut PgConnection, tenant: Uuid, id: Uuid) -> Result<bool, StoreError> {
+    let there = sqlx::query_scalar!(
+        r#"select exists (select from clinics where tenant_id = $1 and id = $2) as "there!""#,
+        tenant,
+        id
+    );
+    Ok(there.fetch_one(connection).await?)
+}
+
+/// The clinic of the visit of that id, and the first `most` of its versions after one, oldest first.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -176,22 +206,30 @@ pub async fn history(
     connection: &mut PgConnection,
     tenant: Uuid,
     id: Uuid,
+    after: i32,
+    most: i64,
 ) -> Result<Option<(Uuid, Vec<HistoryEntry>)>, StoreError> {
-    let rows = sqlx::query!(
-        r#"select a.clinic_id, h.version, h.status, lower(h.during) as "start!", upper(h.during) as "end!", h.practitioner_id,
-             h.operatory_id, h.service_id, h.overbooked, h.operation, h.subject, h.credential_id, h.request_id,
-             h.caller_request_id, h.at
-           from appointments a
-           join appointment_history h on h.tenant_id = a.tenant_id and h.appointment_id = a.id
-           where a.tenant_id = $1 and a.id = $2 and a.kind = 'visit'
-           order by h.version"#,
+    let visit = sqlx::query_scalar!(
+        "select clinic_id from appointments where tenant_id = $1 and id = $2 and kind = $3",
         tenant,
-        id
+        id,
+        Kind::Visit.as_str()
+    );
+    let Some(clinic) = visit.fetch_optional(&mut *connection).await? else { return Ok(None) };
+    let rows = sqlx::query!(
+        r#"select version, status, lower(during) as "start!", upper(during) as "end!", practitioner_id, operatory_id, service_id,
+             overbooked, operation, subject, credential_id, request_id, caller_request_id, at
+           from appointment_history
+           where tenant_id = $1 and appointment_id = $2 and version > $3
+           order by version
+           limit $4"#,
+        tenant,
+        id,
+        after,
+        most
     )
     .fetch_all(connection)
     .await?;
-    // Its first version is written with it, so a visit without any does not exist.
-    let Some(clinic) = rows.first().map(|row| row.clinic_id) else { return Ok(None) };
     let mut versions = Vec::with_capacity(rows.len());
     for row in rows {
         versions.push(HistoryEntry {

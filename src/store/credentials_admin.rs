@@ -135,8 +135,8 @@ pub async fn create(
     Ok(())
 }
 
-/// Gives a credential another secret, and lets the one it has work until then. Safe to repeat with the same secret; does
-/// nothing to a credential that is revoked or out of the caller's sight.
+/// Gives a credential another secret, and lets the one it has work until then; the one before that no longer does. Safe to
+/// repeat with the same secret; does nothing to a credential that is revoked or out of the caller's sight.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -151,10 +151,9 @@ pub async fn rotate(
         "with written as (
            update credentials
            set secret_hash = $10,
-               -- A rotation sent again because its answer was lost must not end the secret everybody still uses: while an
-               -- old secret is within its time, the one before this rotation is the lost one.
-               previous_secret_hash = case when $11::timestamptz is null then null
-                                           when previous_secret_until > $3 then previous_secret_hash else secret_hash end,
+               -- Always the one in use, and no other: kept in its place, the one before that would outlive its time with every
+               -- rotation, and the one in use would end at once.
+               previous_secret_hash = case when $11::timestamptz is not null then secret_hash end,
                previous_secret_until = $11
            where id = $9 and tenant_id = $1 and revoked_at is null and secret_hash <> $10
              and ($12::uuid[] is null or clinic_ids <@ $12)

@@ -4,7 +4,8 @@
 with people as materialized (
   select p.id, m.hours
   from practitioner_clinics m
-  join practitioners p on p.tenant_id = m.tenant_id and p.id = m.practitioner_id
+  -- Each by the key: joined, all of the group's may be gone through for each.
+  cross join lateral (select id, active from practitioners where tenant_id = m.tenant_id and id = m.practitioner_id offset 0) as p
   where m.tenant_id = $1::uuid and m.clinic_id = $2::uuid and m.active and p.active and ($5::uuid is null or p.id = $5)
 )
 select 'person' as "kind!", id as "id?", hours as "hours?: Json<Vec<OpenHours>>", null::timestamptz as "start?", null::timestamptz as "end?"

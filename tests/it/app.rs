@@ -186,6 +186,11 @@ impl Trial {
         self.desk_at(&self.services.last().expect("a service was started").base)
     }
 
+    /// Whoever holds that key, at the service last started in this process.
+    pub(crate) fn desk_of(&self, token: &str) -> Desk {
+        Desk::new(&self.http, &self.services.last().expect("a service was started").base, token, Some(&self.kept))
+    }
+
     /// The front desk of the demo clinic.
     pub(crate) fn desk_at(&self, base: &str) -> Desk {
         let kept = Some(&self.kept).filter(|_| !self.keys_expire);

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use oncebook::app::App;
-use oncebook::clock::{Clock, Ids};
 use oncebook::config::Role;
-use oncebook::consumer::Handler;
+use oncebook::consumer::{Consumer, Handler};
 use oncebook::domain::event::{Logged, Place};
 use oncebook::hint::Hint;
 use oncebook::log::postgres::PostgresLog;
@@ -89,7 +88,7 @@ impl EventLog for Stutters {
 const TOLD: &str = "create table told (consumer text, event_id uuid, subject_id uuid, sequence int, at bigserial)";
 
 fn log_of(app: &App) -> PostgresLog {
-    PostgresLog::new(app.store.clone(), Clock::system(), Ids::random())
+    PostgresLog::of(app)
 }
 
 /// Steps until there is nothing left to do.
@@ -216,10 +215,10 @@ async fn case_54_delivered_twice_and_backwards_it_is_done_once_and_in_order() {
     busy(&trial, 12).await;
     let log = log_of(&app);
     while log.relay().await.expect("relayed").events > 0 {}
-    let any = app.consumer(Stutters(log.clone()), Tell::<false>::default(), Hint::default());
-    let ordered = app.consumer(Stutters(log.clone()), Tell::<true>::default(), Hint::default());
+    let any = Consumer::of(&app, Stutters(log.clone()), Tell::<false>::default(), Hint::default());
+    let ordered = Consumer::of(&app, Stutters(log.clone()), Tell::<true>::default(), Hint::default());
     // Two of each at once, as two processes would be.
-    let other = app.consumer(Stutters(log), Tell::<true>::default(), Hint::default());
+    let other = Consumer::of(&app, Stutters(log), Tell::<true>::default(), Hint::default());
     tokio::join!(settle(&any), settle(&ordered), settle(&other));
     settle(&ordered).await;
     let mut connection = trial.connect().await;
@@ -248,7 +247,7 @@ async fn case_55_a_poisoned_event_holds_back_its_own_subject_only_and_then_is_a_
     let log = log_of(&app);
     while log.relay().await.expect("relayed").events > 0 {}
     let poison = || Some((ids[0], Arc::new(AtomicUsize::new(usize::MAX))));
-    let ordered = app.consumer(log.clone(), Tell::<true> { poison: poison() }, Hint::default());
+    let ordered = Consumer::of(&app, log.clone(), Tell::<true> { poison: poison() }, Hint::default());
     settle(&ordered).await;
     let mut connection = trial.connect().await;
     let mut of = async |state: &str, reason: &str| -> i64 {
@@ -275,8 +274,12 @@ async fn case_55_a_poisoned_event_holds_back_its_own_subject_only_and_then_is_a_
     );
     assert_eq!(count(&mut connection, TWICE).await, 0, "what a try that failed did is undone");
     // The one that wants no order does the same event's successors meanwhile, and the event itself once it can.
-    let any =
-        app.consumer(log, Tell::<false> { poison: Some((ids[0], Arc::new(AtomicUsize::new(2)))) }, Hint::default());
+    let any = Consumer::of(
+        &app,
+        log,
+        Tell::<false> { poison: Some((ids[0], Arc::new(AtomicUsize::new(2)))) },
+        Hint::default(),
+    );
     settle(&any).await;
     for _ in 0..3 {
         a_day_passes(&trial).await;
@@ -303,7 +306,7 @@ async fn what_is_not_what_it_should_be_is_quarantined_at_once() {
              update event_log set clinic_id = gen_random_uuid() where event_id = (select event_id from event_log where type = 'appointment.booked' order by event_id desc limit 1)",
         )
         .await;
-    let any = app.consumer(log, Tell::<false>::default(), Hint::default());
+    let any = Consumer::of(&app, log, Tell::<false>::default(), Hint::default());
     settle(&any).await;
     let mut connection = trial.connect().await;
     let reasons: Vec<String> = sqlx::query_scalar("select reason_code from staff_tasks order by reason_code")

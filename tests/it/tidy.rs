@@ -11,7 +11,7 @@ const LONGEST: usize = 400;
 const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
-    ("command", &["command", "store", "domain", "clock"]),
+    ("command", &["command", "hint", "store", "domain", "clock"]),
     ("app", &["app", "command", "store", "domain", "clock", "config"]),
     ("http", &["http", "app", "command", "store", "domain", "clock"]),
 ];

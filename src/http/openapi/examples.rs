@@ -184,18 +184,30 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
             "start": "2027-11-02T11:00:00Z", "end": "2027-11-02T12:00:00Z", "reason": "lunch", "version": 1,
             "created_at": "2026-11-30T10:15:00Z",
         }),
-        "History" => json!({ "items": [{
+        "HistoryEntry" => json!({
             "version": 1, "status": "booked", "start": START, "end": "2027-11-02T08:30:00Z",
             "practitioner_id": PRACTITIONER, "operatory_id": OPERATORY, "service_id": SERVICE, "overbooked": false,
             "operation": "book", "subject": "person:paul.meier", "credential_id": A_CREDENTIAL, "request_id": REQUEST,
             "caller_request_id": "my-call-17", "at": "2026-11-30T10:15:00Z",
-        }]}),
+        }),
         "Availability" => json!({ "slots": [
             { "start": "2027-11-02T09:00:00Z", "end": "2027-11-02T09:30:00Z", "practitioner_id": PRACTITIONER },
         ]}),
         "CommandFate" => json!({
             "state": "finished", "status": 201, "operation": "book", "finished_at": "2026-11-30T10:15:00Z",
             "expires_at": "2027-11-09T08:30:00Z",
+        }),
+        "Changes" => json!({
+            "items": [{
+                "specversion": "1.0", "id": REQUEST, "source": format!("/v1/clinics/{CLINIC}"), "type": "appointment.booked",
+                "subject": format!("appointment/{APPOINTMENT}"), "time": "2026-11-30T10:15:00Z",
+                "datacontenttype": "application/json", "tenantid": "9f2ed1d5-1fd0-8d2c-8fe0-1b4f4f1b7a4e", "clinicid": CLINIC,
+                "sequence": 1, "data": {
+                    "start": START, "end": "2027-11-02T08:30:00Z", "status": "booked", "schedule_version": 1,
+                    "practitioner_id": PRACTITIONER, "operatory_id": OPERATORY, "service_id": SERVICE,
+                },
+            }],
+            "next": "AQAAAAAAAAAAAAAAAAAAAAAwMDAwMDAwMDAwMDAwMDAwMDAwMQ",
         }),
         "Health" => json!({ "status": "ok" }),
         "Readiness" => {

@@ -3,7 +3,7 @@
 -- the newest is taken. So which index a statement uses is settled here by what it can use at all, not by what it costs.
 --
 -- Indexes are built inside the migration's transaction, which keeps writers of appointments out for as long as it takes:
--- under a second for each hundred thousand rows.
+-- about a second for each hundred thousand rows.
 
 -- A clinic's list of visits. It held blocks too and began with the tenant: so it was taken for (tenant, id), the primary key's
 -- own columns, by looks, by changes and by the foreign key of the history, and each of them read through all the group's

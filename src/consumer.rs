@@ -117,9 +117,9 @@ impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
     async fn step(&self) -> Result<Did, Problem> {
         self.enrolled.get_or_try_init(|| self.enrol()).await?;
         let again = self.try_again().await? + self.look_at_held().await?;
-        let batch = self.log.read(H::CONSUMER).await.map_err(away)?;
+        let batch = self.log.read(H::CONSUMER).await?;
         self.take(&batch.events).await?;
-        if !batch.events.is_empty() && !self.log.commit(H::CONSUMER, &batch).await.map_err(away)? {
+        if !batch.events.is_empty() && !self.log.commit(H::CONSUMER, &batch).await? {
             // Whoever has the group now reads the same events again, and finds them known.
             tracing::warn!(consumer = H::CONSUMER, "late: another reads on");
         }
@@ -127,9 +127,11 @@ impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
     }
 }
 
-fn away(away: Away) -> Problem {
-    tracing::warn!(%away, "a consumer waits");
-    Code::Unavailable.into()
+impl From<Away> for Problem {
+    fn from(away: Away) -> Self {
+        tracing::warn!(%away, "a consumer waits");
+        Code::Unavailable.into()
+    }
 }
 
 impl<L: EventLog, H: Handler> Consumer<L, H> {
@@ -143,7 +145,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
     async fn enrol(&self) -> Result<(), Problem> {
         let now = self.clock.now();
         self.insist(|connection| inbox::enrol(connection, H::CONSUMER, now).scope_boxed()).await?;
-        self.log.join(H::CONSUMER).await.map_err(away)
+        Ok(self.log.join(H::CONSUMER).await?)
     }
 
     /// Takes events in as they come: all at once, or where one spoils that, one by one.
@@ -166,7 +168,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
     /// Receives events and applies what is new, in one transaction. Those of `held` were held back until now.
     async fn take_all(&self, events: &[Logged], held: &[Uuid]) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let (taking, arrivals) = (self.taking(now, None), self.arrivals(events, now));
+        let (taking, arrivals) = (Self::taking(now, None), self.arrivals(events, now));
         let (arrivals, handler) = (&arrivals, &self.handler);
         let taken = self
             .store
@@ -190,14 +192,14 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             })
             .await?;
         for (_, taken) in &taken {
-            self.count(match taken {
+            Self::count(match taken {
                 Taken::Mine => Decision::Processed,
                 Taken::Held => Decision::Retryable,
                 Taken::Quarantined => Decision::Quarantined,
             });
         }
         for _ in taken.len()..events.len() {
-            self.count(Decision::Duplicate);
+            Self::count(Decision::Duplicate);
         }
         Ok(())
     }
@@ -206,19 +208,21 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
     async fn take_one(&self, logged: &Logged) -> Result<(), Problem> {
         let now = self.clock.now();
         let token = self.ids.uuid(now);
-        let taking = self.taking(now, Some((token, LEASE)));
+        let taking = Self::taking(now, Some((token, LEASE)));
         let arrivals = self.arrivals(std::slice::from_ref(logged), now);
         let arrivals = &arrivals;
-        let taken = self.insist(|connection| inbox::receive(connection, taking, arrivals).scope_boxed()).await?;
-        match taken.first().map(|(_, taken)| *taken) {
+        let found = self.insist(|connection| inbox::receive(connection, taking, arrivals).scope_boxed()).await?;
+        let decision = match found.first().map(|(_, taken)| *taken) {
             Some(Taken::Mine) => {
                 let first = Try { event_id: logged.event.id, place: logged.place, attempt: 1 };
-                self.attempt(first, token, Some(logged)).await
+                return self.attempt(first, token, Some(logged)).await;
             }
-            Some(Taken::Held) => Ok(self.count(Decision::Retryable)),
-            Some(Taken::Quarantined) => Ok(self.count(Decision::Quarantined)),
-            None => Ok(self.count(Decision::Duplicate)),
-        }
+            Some(Taken::Held) => Decision::Retryable,
+            Some(Taken::Quarantined) => Decision::Quarantined,
+            None => Decision::Duplicate,
+        };
+        Self::count(decision);
+        Ok(())
     }
 
     /// Takes up tries that are due; says how many.
@@ -251,7 +255,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.log.find(&places).await.map_err(away)
+        Ok(self.log.find(&places).await?)
     }
 
     /// One try at one event: its effect and the end of the try stand together, or it is tried again, or given up.
@@ -276,21 +280,22 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             })
             .await
         {
-            Ok(true) => Ok(self.count(Decision::Processed)),
-            Ok(false) => Ok(tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, "late: another has it")),
+            Ok(true) => Self::count(Decision::Processed),
+            Ok(false) => tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, "late: another has it"),
             Err(error) => {
                 tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, attempt = due.attempt, %error, "failed");
                 let again_at = (due.attempt < MOST_TRIES).then(|| self.again_at(due.attempt, now));
-                self.give_up(due, token, reason(&error), again_at).await
+                self.give_up(due, token, reason(&error), again_at).await?;
             }
         }
+        Ok(())
     }
 
     async fn give_up(&self, due: Try, token: Uuid, reason: &str, again_at: Option<Timestamp>) -> Result<(), Problem> {
         let now = self.clock.now();
         let failed = Failed { event: due.event_id, token, reason, again_at, task_id: self.ids.uuid(now) };
         if self.insist(|connection| inbox::give_up(connection, H::CONSUMER, failed, now).scope_boxed()).await? {
-            self.count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined });
+            Self::count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined });
         }
         Ok(())
     }
@@ -310,7 +315,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         now.saturating_add(pause).unwrap_or(now)
     }
 
-    fn taking(&self, now: Timestamp, own_try: Option<(Uuid, Duration)>) -> Taking<'static> {
+    fn taking(now: Timestamp, own_try: Option<(Uuid, Duration)>) -> Taking<'static> {
         let held_until = now.saturating_add(HELD).unwrap_or(now);
         Taking { consumer: H::CONSUMER, in_order: H::IN_ORDER, now, held_until, own_try }
     }
@@ -326,7 +331,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         arrivals
     }
 
-    fn count(&self, decision: Decision) {
+    fn count(decision: Decision) {
         metrics::counter!("oncebook_consumer_decisions_total", "consumer" => H::CONSUMER, "decision" => decision.as_str())
             .increment(1);
     }

@@ -162,6 +162,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let mut lent = self.lend(deadline).await?;
         let work = async {
+            #[expect(clippy::disallowed_methods, reason = "the home of transactions, which no request has")]
             let mut transaction = lent.begin().await?;
             let answered = statements(&mut transaction).await;
             match answered {

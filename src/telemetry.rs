@@ -38,10 +38,7 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_counter!("oncebook_http_requests_total", "Responses by method, path and status.");
     metrics::describe_histogram!("oncebook_http_request_seconds", "Time from a request to its response.");
     metrics::describe_counter!("oncebook_relayed_events_total", "Events moved from the outbox into the log.");
-    metrics::describe_histogram!(
-        "oncebook_relay_wait_seconds",
-        "Time from a command's commit to its event's place in the log, of the oldest in each step."
-    );
+    metrics::describe_histogram!("oncebook_relay_wait_seconds", "Time from a commit to its event's place in the log.");
     metrics::describe_counter!("oncebook_consumer_decisions_total", "Deliveries by logical consumer and decision.");
     metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
     metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");

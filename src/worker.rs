@@ -42,6 +42,14 @@ const SHORTEST_BACK_OFF: Duration = Duration::from_secs(1);
 /// The longest pause after steps that failed.
 const LONGEST_BACK_OFF: Duration = Duration::from_mins(1);
 
+/// Waits for the next hint; for ever where there is nothing to listen to.
+async fn hinted(hints: &mut Option<Hints>) {
+    match hints {
+        Some(hints) => hints.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Runs a worker until told to stop; a step in hand is finished.
 pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
     let mut back_off = SHORTEST_BACK_OFF;
@@ -70,7 +78,7 @@ pub async fn run(worker: impl Worker, ids: Ids, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = sleep(jittered) => {}
-            Some(()) = async { Some(hints.as_mut()?.next().await) } => {}
+            () = hinted(&mut hints) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Events as they travel: CloudEvents 1.0 in JSON. Ids and times only, never a patient's data.
+//! Events as they travel: `CloudEvents` 1.0 in JSON. Ids and times only, never a patient's data.
 //!
 //! The standard's attributes, and of ours `tenantid`, `clinicid` and `sequence`: with `subject`, its place in the order of
 //! its subject. `traceparent` is the standard's extension for distributed tracing.

@@ -262,7 +262,6 @@ async fn case_55_a_poisoned_event_holds_back_its_own_subject_only_and_then_is_a_
         settle(&ordered).await;
     }
     assert_eq!((of("QUARANTINED", "handler_failed").await, of("RETRYABLE", "held_behind").await), (1, 2));
-    drop(of);
     assert_eq!(
         count(&mut connection, "select count(*) from staff_tasks where reason_code = 'handler_failed'").await,
         1

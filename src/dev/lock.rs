@@ -10,7 +10,15 @@ use anyhow::{Context, Result, bail};
 /// Held until dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said outright: a child that another thread starts at this moment has a copy of the file until it runs its program,
+        // and closing ours alone would leave the folder locked as long. Where it fails, closing does the same.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -38,6 +46,6 @@ impl Lock {
         }
         // Only for the message above: the lock itself needs no content.
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
 use uuid::Uuid;
@@ -99,6 +100,29 @@ impl Ids {
     }
 }
 
+/// Pauses between the tries of something that collided or was away: each is drawn from a range (full jitter) that doubles
+/// with every one, up to a bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    millis: u64,
+    most: u64,
+}
+
+impl Pauses {
+    /// The first is below `first` milliseconds, none above `most`.
+    #[must_use]
+    pub const fn new((first, most): (u64, u64)) -> Self {
+        Self { millis: first, most }
+    }
+
+    /// The next one.
+    pub fn draw(&mut self, ids: &Ids) -> Duration {
+        let pause = Duration::from_millis(ids.below(self.millis));
+        self.millis = (self.millis * 2).min(self.most);
+        pause
+    }
+}
+
 /// `SplitMix64`'s output function (Steele, Lea and Flood 2014).
 const fn splitmix(state: u64) -> u64 {
     let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -109,6 +133,16 @@ const fn splitmix(state: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_are_drawn_from_a_range_that_doubles_to_its_bound() {
+        let ids = Ids::seeded(7);
+        let mut pauses = Pauses::new((4, 10));
+        for bound in [4, 8, 10, 10] {
+            assert_eq!(pauses.millis, bound);
+            assert!(pauses.draw(&ids) < Duration::from_millis(bound));
+        }
+    }
 
     #[test]
     fn a_seed_repeats_and_a_frozen_clock_moves_when_told() {

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::clock::Ids;
+use crate::clock::{Ids, Pauses};
 use databases::Unusable;
 
 pub mod appointments;
@@ -207,7 +207,7 @@ impl Store {
         ids: &Ids,
         statement: impl Fn(&mut PgConnection) -> Answering<'a, '_, T>,
     ) -> Result<T, StoreError> {
-        let mut pause = INSIST_MILLIS.0;
+        let mut pauses = Pauses::new(INSIST_MILLIS);
         let mut why = "no connection was free, or no answer came".to_owned();
         loop {
             match self.once(deadline, &statement).await {
@@ -216,8 +216,7 @@ impl Store {
                 answered => return answered,
             }
             tracing::debug!(why, "asking again");
-            sleep(Duration::from_millis(1 + ids.below(pause))).await;
-            pause = (pause * 2).min(INSIST_MILLIS.1);
+            sleep(Duration::from_millis(1) + pauses.draw(ids)).await;
             if Instant::now() >= deadline {
                 break;
             }

@@ -17,6 +17,11 @@ pub fn fingerprint<C: Command>(command: &C, request: &Request, version: i16) -> 
     Some(fingerprint.finish())
 }
 
+/// The same, where that of the current version is there already: it is what nearly every stored row has.
+pub fn of_version<C: Command>(command: &C, request: &Request, current: [u8; 32], version: i16) -> Option<[u8; 32]> {
+    if version == CURRENT { Some(current) } else { fingerprint(command, request, version) }
+}
+
 /// The version whose fingerprint tells other processes that this very request is at work. It is raised a release after
 /// [`CURRENT`]: while two releases serve side by side, a retry that meets its first request in the other one must know it.
 const KNOWN_BY: i16 = 2;
@@ -31,7 +36,7 @@ pub fn claim<C: Command>(
     expires_at: Timestamp,
 ) -> Claim {
     let mut same = of("same request", tenant, clinic, key);
-    same.bytes("fingerprint", &fingerprint(command, request, KNOWN_BY).unwrap_or(current));
+    same.bytes("fingerprint", &of_version(command, request, current, KNOWN_BY).unwrap_or(current));
     let (same_lock, key_lock) = (same.finish_as_lock(), key_lock(tenant, clinic, key));
     Claim { key, fingerprint: current, fingerprint_version: CURRENT, same_lock, key_lock, expires_at }
 }

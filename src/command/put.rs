@@ -1,13 +1,12 @@
 //! A put into the directory: look, decide, commit, and look again when something went stale. It needs no key, since it
 //! says what is to stand: sent twice it changes nothing the second time, and nothing is stored of it but its audit row.
 
-use std::time::Duration;
-
 use scoped_futures::ScopedFutureExt;
 use tokio::time::{Instant, sleep};
 
 use super::IfMatch;
 use super::run::{Commands, PAUSE_MILLIS};
+use crate::clock::Pauses;
 use crate::domain::problem::{Code, Problem};
 use crate::store::StoreError;
 use crate::store::audit::AuditNote;
@@ -87,7 +86,7 @@ impl Commands {
     /// past the deadline.
     pub async fn put<T: Entry>(&self, asker: &Asker, entry: T, condition: &Condition) -> Result<Put<T>, Problem> {
         let deadline = Instant::now() + self.bounds.deadline;
-        let mut pause = PAUSE_MILLIS.0;
+        let mut pauses = Pauses::new(PAUSE_MILLIS);
         // The row as a try wrote it whose answer was lost, if it wrote it.
         let mut in_doubt: Option<T> = None;
         loop {
@@ -114,8 +113,7 @@ impl Commands {
             if Instant::now() >= deadline {
                 return Err(Code::Unavailable.into());
             }
-            sleep(Duration::from_millis(self.ids.below(pause))).await;
-            pause = (pause * 2).min(PAUSE_MILLIS.1);
+            sleep(pauses.draw(&self.ids)).await;
         }
     }
 

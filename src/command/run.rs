@@ -16,7 +16,7 @@ use super::registry::{Ended, Found, Registry};
 use super::replays::Replays;
 use super::reply::Decided;
 use super::{Act, Answer, Bounds, Command, Moment, Request, admit, claim, reply};
-use crate::clock::{Clock, Ids};
+use crate::clock::{Clock, Ids, Pauses};
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
 use crate::domain::fingerprint::{self, resource_lock};
@@ -168,17 +168,14 @@ impl Commands {
         mut again: Again,
         mut caller: Caller,
     ) -> Result<Answer, Problem> {
-        let mut pause = PAUSE_MILLIS.0;
+        let mut pauses = Pauses::new(PAUSE_MILLIS);
         loop {
             match &again {
                 // Another process is at this very request: this one waits like any duplicate, for its answer, or to take
                 // over should that process die.
                 Again::SameRunning if Instant::now() >= run.wait_until => return Err(Code::IdempotencyInFlight.into()),
                 Again::SameRunning => sleep(SAME_RUNNING_PAUSE).await,
-                Again::Soon | Again::Failed(_) => {
-                    sleep(Duration::from_millis(self.ids.below(pause))).await;
-                    pause = (pause * 2).min(PAUSE_MILLIS.1);
-                }
+                Again::Soon | Again::Failed(_) => sleep(pauses.draw(&self.ids)).await,
             }
             if Instant::now() >= run.deadline {
                 if let Again::Failed(why) = again {
@@ -281,8 +278,8 @@ impl Commands {
     fn stored<C: Command>(&self, run: &Run<'_, C>, seen: &Seen, caller: &Caller) -> Result<Option<Answer>, Problem> {
         let Some(stored) = seen.stored.as_ref().filter(|stored| !stored.expired) else { return Ok(None) };
         // A version this release does not know was stored by a newer one, whose processes can answer.
-        let fingerprint =
-            claim::fingerprint(run.command, run.request, stored.fingerprint_version).ok_or(Code::Unavailable)?;
+        let fingerprint = claim::of_version(run.command, run.request, run.fingerprint, stored.fingerprint_version)
+            .ok_or(Code::Unavailable)?;
         if stored.fingerprint != fingerprint {
             return Err(Code::IdempotencyKeyReused.into());
         }

@@ -14,12 +14,13 @@ use super::StoreError;
 /// # Errors
 /// As [`StoreError`].
 pub async fn purge(connection: &mut PgConnection, now: Timestamp, most: i64) -> Result<u64, StoreError> {
+    // An array is made once. Joined, the rows that are due might be asked for again for each row they are joined to, and
+    // each time be others: more than a batch.
     let purged = sqlx::query!(
-        "delete from idempotency_keys k
-         using (select tenant_id, clinic_id, key_hash from idempotency_keys
-                where expires_at <= least($1::timestamptz, statement_timestamp())
-                order by expires_at limit $2 for update skip locked) as due
-         where k.tenant_id = due.tenant_id and k.clinic_id = due.clinic_id and k.key_hash = due.key_hash",
+        "delete from idempotency_keys
+         where ctid = any(array(
+           select ctid from idempotency_keys where expires_at <= least($1::timestamptz, statement_timestamp())
+           order by expires_at limit $2 for update skip locked))",
         now.to_sqlx(),
         most
     )
@@ -60,7 +61,7 @@ pub async fn add_replays(
 /// # Errors
 /// As [`StoreError`].
 pub async fn forget_replays(connection: &mut PgConnection, before: Timestamp, most: i64) -> Result<u64, StoreError> {
-    // By its place in the table: joined by minute, tenant and clinic, a plan made early might go through every clinic's
+    // An array, as for the keys: joined by minute, tenant and clinic, a plan made early might also go through every clinic's
     // row of a minute for each of them.
     let forgotten = sqlx::query!(
         "delete from replay_counts

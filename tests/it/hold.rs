@@ -66,13 +66,23 @@ impl Hold {
     }
 }
 
-/// The service's backends that wait for a lock.
+/// The service's backends that wait for a lock of somebody else's, or for one who does. What the service's own workers wait
+/// for each other, for a moment and behind nobody, is not meant.
 pub(crate) async fn waiting(connection: &mut PgConnection) -> Vec<i32> {
     // In a transaction one would else go on seeing what one saw first.
     sqlx::raw_sql("select pg_stat_clear_snapshot()").execute(&mut *connection).await.expect("forgotten");
     sqlx::query_scalar(
-        "select pid from pg_stat_activity
-         where datname = current_database() and application_name = 'oncebook' and wait_event_type = 'Lock'",
+        "with recursive own as (
+           select pid, pg_blocking_pids(pid) as behind, wait_event_type from pg_stat_activity
+           where datname = current_database() and application_name = 'oncebook'
+         ),
+         held as (
+           select pid from own
+           where wait_event_type = 'Lock' and exists (select from unnest(behind) as b(pid) where b.pid not in (select pid from own))
+           union
+           select own.pid from own join held on held.pid = any(own.behind)
+         )
+         select pid from held",
     )
     .fetch_all(connection)
     .await

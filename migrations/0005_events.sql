@@ -37,9 +37,8 @@ create table event_log (
   constraint event_log_pk primary key (partition, "offset"),
   constraint event_log_once unique (subject_id, sequence, tenant_id, subject_kind)
 );
-create index event_log_by_time on event_log (logged_at);
 comment on table event_log is 'Events in order, by partition: what the relay moved out of the outbox. Ids and times only.';
-comment on column event_log.logged_at is 'The database''s clock: retention is by this.';
+comment on column event_log.logged_at is 'The database''s clock: retention is by this. Within a partition it follows the offsets, so the oldest are the lowest.';
 
 create table log_groups (
   name text not null,
@@ -62,7 +61,8 @@ create table consumers (
   since timestamptz not null,
   constraint consumers_pk primary key (logical_consumer_id)
 );
-comment on table consumers is 'The logical consumers there are. What happened before one was there is none of its business: a version older than that holds no later one back.';
+comment on table consumers is 'The logical consumers there are.';
+comment on column consumers.since is 'When it was first there. A version from before then that it has not seen may have left the log, and holds no later one back.';
 
 create table inbox (
   logical_consumer_id text not null,
@@ -121,9 +121,11 @@ create table change_feeds (
   tenant_id uuid not null,
   clinic_id uuid not null,
   next_position bigint not null,
+  first_position bigint not null default 0,
   constraint change_feeds_pk primary key (tenant_id, clinic_id)
 ) with (fillfactor = 50);
 comment on table change_feeds is 'The next place in each clinic''s feed of changes. Its row''s lock is held until the changes are committed, so a reader who has seen one place has seen all before it.';
+comment on column change_feeds.first_position is 'The first place that is still kept: whoever stopped before it has missed something, and is told.';
 
 create table changes (
   tenant_id uuid not null,

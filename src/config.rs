@@ -66,6 +66,15 @@ pub struct Config {
     /// A duplicate waits this many seconds for the first, then 409.
     #[arg(long, env = "ONCEBOOK_IDEMPOTENCY_WAIT", default_value = "2", value_parser = seconds)]
     pub idempotency_wait: Duration,
+    /// Days an event stays in the event log; longer where a consumer has yet to read it or to try it again.
+    #[arg(long, env = "ONCEBOOK_LOG_RETENTION_DAYS", default_value = "14", value_parser = days)]
+    pub log_retention: Duration,
+    /// Days a consumer remembers what it did with an event, and at least as long as the event is in the log.
+    #[arg(long, env = "ONCEBOOK_INBOX_RETENTION_DAYS", default_value = "90", value_parser = days)]
+    pub inbox_retention: Duration,
+    /// Days a change is shown by `GET /v1/changes`.
+    #[arg(long, env = "ONCEBOOK_CHANGES_RETENTION_DAYS", default_value = "90", value_parser = days)]
+    pub changes_retention: Duration,
 }
 
 impl Config {
@@ -103,6 +112,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "a number of seconds is wanted, such as 2 or 0.5".to_owned())?;
     let wait = Duration::try_from_secs_f64(number).ok().filter(|wait| (SHORTEST..=LONGEST).contains(wait));
     wait.ok_or_else(|| "0.1 to 60 seconds are wanted".to_owned())
+}
+
+/// Parses a number of days.
+fn days(text: &str) -> Result<Duration, String> {
+    let days: Option<u64> = text.parse().ok().filter(|days| (1..=3650).contains(days));
+    days.map(|days| Duration::from_hours(24 * days)).ok_or_else(|| "1 to 3650 days are wanted".to_owned())
 }
 
 /// The PATH, for whoever looks for programs.

@@ -1,5 +1,5 @@
-//! Role `janitor`: forgets keys and counts whose time has passed and seals the audit. And the flusher, which every process
-//! has: it writes down the replays counted in memory.
+//! Role `janitor`: forgets keys, counts, events and what was done with them when their time has passed, and seals the audit.
+//! And the flusher, which every process has: it writes down the replays counted in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use scoped_futures::ScopedFutureExt;
 
 use crate::app::App;
 use crate::domain::problem::Problem;
-use crate::store::janitor;
+use crate::store::{aging, janitor};
 use crate::worker::{Did, Worker};
 
 /// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
 const BATCH: i64 = 1000;
+
+/// Events of each partition, and decisions of each consumer, that a step touches at the most.
+const EVENTS: i64 = 200;
 
 /// The audit is sealed this much further behind than a command takes, so that few rows come late.
 const SEALED_BEHIND: Duration = Duration::from_secs(25);
@@ -42,10 +45,30 @@ impl Worker for Janitor {
         let since = now.saturating_sub(COUNTS_KEPT).unwrap_or(now);
         let forgotten =
             self.0.insist(|connection| janitor::forget_replays(connection, since, BATCH).scope_boxed()).await;
+        let aged = self.age(now).await;
         // Each is done though another fails.
-        let (purged, sealed, forgotten) = (purged?, sealed?, forgotten?);
+        let (purged, sealed, forgotten, aged) = (purged?, sealed?, forgotten?, aged?);
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
-        let full = [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
+        let full = aged == Did::Work || [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
+        Ok(if full { Did::Work } else { Did::Nothing })
+    }
+}
+
+impl Janitor {
+    /// Lets go of old events, of what consumers did with them, and of changes.
+    async fn age(&self, now: Timestamp) -> Result<Did, Problem> {
+        let config = &self.0.config;
+        let before = |kept: Duration| now.saturating_sub(kept).unwrap_or(Timestamp::MIN);
+        let (decided, shown) = (before(config.inbox_retention), before(config.changes_retention));
+        let kept = config.log_retention;
+        let events = self.0.insist(|connection| aging::log(connection, now, kept, EVENTS).scope_boxed()).await;
+        let decisions = self.0.insist(|connection| aging::inbox(connection, decided, EVENTS).scope_boxed()).await;
+        let changes = self.0.insist(|connection| aging::changes(connection, shown, BATCH).scope_boxed()).await;
+        // A partition, or a consumer, may have had a batch of its own.
+        let (events, decisions, changes) = (events?, decisions?, changes?);
+        metrics::counter!("oncebook_events_aged_total").increment(events);
+        let batch = EVENTS.unsigned_abs();
+        let full = events >= batch || decisions >= batch || changes == BATCH.unsigned_abs();
         Ok(if full { Did::Work } else { Did::Nothing })
     }
 }

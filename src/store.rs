@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::clock::{Ids, Pauses};
 use databases::Unusable;
 
+pub mod aging;
 pub mod appointments;
 pub mod audit;
 pub mod bench;

@@ -22,6 +22,10 @@ const LONGEST_WAIT: u64 = 30;
 /// Whoever waits looks this often: it need not be this process that keeps the feed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// What is said to who stopped before the first change that is kept.
+const GONE: &str =
+    "Changes after this cursor are no longer kept: read the appointments anew, then go on without `after`.";
+
 /// Which changes.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +36,8 @@ pub struct Asked {
     /// Changes in the answer at the most.
     #[param(value_type = Option<u16>, minimum = 1, maximum = 200, default = 50)]
     limit: Option<String>,
-    /// The `next` of the answer before; without it, from the first change that is kept.
+    /// The `next` of the answer before; without it, from the first change that is kept. One so old that changes after it are
+    /// no longer kept, or that we did not give out: 400 `cursor_invalid`.
     after: Option<String>,
     /// Seconds to wait for a change where there is none yet, 0 to 30. Left out: 0.
     #[param(value_type = Option<u16>, minimum = 0, maximum = 30, default = 0)]
@@ -61,16 +66,19 @@ pub async fn list(Reading { app, params: asked, caller, .. }: Reading<0, Asked>)
     }
     let (tenant, clinic, most) = (caller.tenant_id, asked.clinic_id, wanted.rows() - 1);
     let until = Instant::now() + wait;
-    let placed = loop {
+    let feed = loop {
         let read = app.insist(|connection| changes::read(connection, tenant, clinic, from, most).scope_boxed()).await?;
-        let placed = read.ok_or(Code::Forbidden)?;
-        if !placed.is_empty() || Instant::now() >= until {
-            break placed;
+        let feed = read.ok_or(Code::Forbidden)?;
+        if wanted.after.is_some() && from < feed.first {
+            return Err(Problem::new(Code::CursorInvalid, GONE).into());
+        }
+        if !feed.placed.is_empty() || Instant::now() >= until {
+            break feed;
         }
         sleep(LOOK_EVERY).await;
     };
-    let next = placed.last().map_or(from, |(position, _)| position + 1);
-    let items = placed.into_iter().map(|(_, event)| event.into()).collect();
+    let next = feed.placed.last().map_or(from.max(feed.first), |(position, _)| position + 1);
+    let items = feed.placed.into_iter().map(|(_, event)| event.into()).collect();
     let next = Cursor { key: format!("{next:020}"), id: Uuid::nil() }.encode();
     Ok(Json(Changes { items, next }).into_response())
 }

@@ -40,6 +40,15 @@ pub async fn append(connection: &mut PgConnection, events: &[&Logged]) -> Result
 /// A change, and its place in its clinic's feed.
 pub type Placed = (i64, Event);
 
+/// What is kept of a clinic's feed, from a place on.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// The first place that is kept: who stopped before it has missed something.
+    pub first: i64,
+    /// The changes.
+    pub placed: Vec<Placed>,
+}
+
 /// The changes of a clinic from a place on; none where the clinic does not exist.
 ///
 /// # Errors
@@ -50,14 +59,16 @@ pub async fn read(
     clinic: Uuid,
     from: i64,
     most: i64,
-) -> Result<Option<Vec<Placed>>, StoreError> {
+) -> Result<Option<Feed>, StoreError> {
     let rows = sqlx::query!(
-        r#"select c.position as "position?", c.event_id as "event_id?", c.subject_kind as "subject_kind?",
+        r#"select coalesce(d.first_position, 0) as "first!", c.position as "position?", c.event_id as "event_id?", c.subject_kind as "subject_kind?",
              c.subject_id as "subject_id?", c.sequence as "sequence?", c.type as "kind?", c.payload as "data?", c.traceparent,
              c.occurred_at as "occurred_at?"
-           from clinics k left join lateral (
+           from clinics k
+           left join change_feeds d on d.tenant_id = k.tenant_id and d.clinic_id = k.id
+           left join lateral (
              select * from changes f
-             where f.tenant_id = k.tenant_id and f.clinic_id = k.id and f.position >= $3
+             where f.tenant_id = k.tenant_id and f.clinic_id = k.id and f.position >= greatest($3, d.first_position)
              order by f.position limit $4) as c on true
            where k.tenant_id = $1 and k.id = $2
            order by c.position"#,
@@ -68,9 +79,7 @@ pub async fn read(
     )
     .fetch_all(connection)
     .await?;
-    if rows.is_empty() {
-        return Ok(None);
-    }
+    let Some(first) = rows.first().map(|row| row.first) else { return Ok(None) };
     let placed = rows.into_iter().filter_map(|row| {
         let event = Event {
             id: row.event_id?,
@@ -86,5 +95,5 @@ pub async fn read(
         };
         Some((row.position?, event))
     });
-    Ok(Some(placed.collect()))
+    Ok(Some(Feed { first, placed: placed.collect() }))
 }

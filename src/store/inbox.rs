@@ -227,15 +227,13 @@ pub async fn let_go(connection: &mut PgConnection, consumer: &str, events: &[Uui
     Ok(gone)
 }
 
-/// Makes a logical consumer, if there is none of that name. Its business begins with the oldest event that is still kept.
+/// Makes a logical consumer, if there is none of that name.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn enrol(connection: &mut PgConnection, consumer: &str, now: Timestamp) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into consumers (logical_consumer_id, since)
-         select $1, least($2::timestamptz, (select min(occurred_at) from outbox), (select min(occurred_at) from event_log))
-         on conflict do nothing",
+        "insert into consumers (logical_consumer_id, since) values ($1, $2) on conflict do nothing",
         consumer,
         now.to_sqlx()
     )

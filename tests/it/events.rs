@@ -92,7 +92,7 @@ fn log_of(app: &App) -> PostgresLog {
 }
 
 /// Steps until there is nothing left to do.
-async fn settle(worker: &impl Worker) {
+pub(crate) async fn settle(worker: &impl Worker) {
     while worker.step().await.expect("a step") == Did::Work {}
 }
 
@@ -111,7 +111,7 @@ async fn busy(trial: &Trial, visits: usize) -> Vec<Uuid> {
     ids
 }
 
-async fn count(connection: &mut PgConnection, of: &'static str) -> i64 {
+pub(crate) async fn count(connection: &mut PgConnection, of: &'static str) -> i64 {
     sqlx::query_scalar(of).fetch_one(connection).await.expect("a count")
 }
 

@@ -3,6 +3,7 @@
 //! One binary, one file a subject; the harness is `app.rs` and what it names. A trial ends with [`app::Trial::end`], which
 //! fails it if anything was left at work or any promise about the rows is broken. Long versions: `soak.rs`.
 
+mod aging;
 mod app;
 mod clean;
 mod client;

@@ -1,0 +1,15 @@
+-- Deletes events that are old and that nobody needs any more: every group has read them, and no consumer has yet to try one
+-- again. The oldest of a partition are its lowest offsets, so what is looked at is a batch of each, however long the log.
+-- $1 the process's now $2 how long they are kept $3 of a partition at the most
+delete from event_log
+where ctid = any(array(
+  select old.place
+  from log_partitions p cross join lateral (
+    select e.ctid as place, e.event_id, e."offset", e.logged_at
+    from event_log e where e.partition = p.partition order by e."offset" limit $3
+  ) as old
+  where old.logged_at < least($1::timestamptz, statement_timestamp()) - $2::interval
+    and old."offset" < (select coalesce(min(g."offset"), p.next_offset) from log_groups g where g.partition = p.partition)
+    and not exists (
+      select from consumers c join inbox i on i.logical_consumer_id = c.logical_consumer_id
+      where i.event_id = old.event_id and i.state <> 'PROCESSED')))

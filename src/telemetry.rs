@@ -40,10 +40,7 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_counter!("oncebook_relayed_events_total", "Events moved from the outbox into the log.");
     metrics::describe_histogram!("oncebook_relay_wait_seconds", "Time from a commit to its event's place in the log.");
     metrics::describe_counter!("oncebook_consumer_decisions_total", "Deliveries by logical consumer and decision.");
-    metrics::describe_counter!(
-        "oncebook_events_aged_total",
-        "Events the janitor took out of the log, their retention being over."
-    );
+    metrics::describe_counter!("oncebook_events_aged_total", "Events that left the log, their retention being over.");
     metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
     metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");
     metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");

@@ -82,16 +82,18 @@ create table inbox (
   lease_until timestamptz,
   received_at timestamptz not null,
   decided_at timestamptz,
-  constraint inbox_pk primary key (logical_consumer_id, event_id),
+  constraint inbox_pk primary key (event_id, logical_consumer_id),
   constraint inbox_state check (state in ('PROCESSING', 'PROCESSED', 'RETRYABLE', 'QUARANTINED')),
   constraint inbox_lease_is_whole check ((state = 'PROCESSING') = (token is not null and lease_until is not null)),
   constraint inbox_retry_is_due_some_time check ((state = 'RETRYABLE') = (next_attempt_at is not null)),
   constraint inbox_says_why check (state not in ('RETRYABLE', 'QUARANTINED') or reason_code is not null)
 );
+-- Key and subject first, not the consumer: a plan made while the table was empty must have no other choice.
 create index inbox_due on inbox (logical_consumer_id, next_attempt_at) where state = 'RETRYABLE';
 create index inbox_leases on inbox (logical_consumer_id, lease_until) where state = 'PROCESSING';
--- What is not done of a subject holds its later events back, where a consumer wants them in order.
-create index inbox_open on inbox (logical_consumer_id, subject_id, sequence) where state <> 'PROCESSED';
+-- Where a consumer wants a subject's events in order, each asks what became of the one before it.
+create index inbox_by_subject on inbox (subject_id, sequence, logical_consumer_id);
+create index inbox_open on inbox (logical_consumer_id, state, received_at) where state <> 'PROCESSED';
 comment on table inbox is 'What each logical consumer has done with each event: provenance and reasons, never the event itself, which is read from the log again.';
 comment on column inbox.attempts is 'Tries that were begun; one that is held behind another is none.';
 comment on column inbox.token is 'The fencing token of the try at work: a late one finds another and changes nothing.';

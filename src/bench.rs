@@ -15,6 +15,7 @@ use crate::dev::binaries::Binaries;
 use crate::dev::cluster::{self, Cluster};
 use crate::store::{bench as world, databases};
 
+mod events;
 mod http;
 mod meter;
 mod pgbench;
@@ -39,6 +40,9 @@ pub struct Options {
     /// Seconds of one turn; a run has two over HTTP and two of pgbench.
     #[arg(long, default_value_t = 3)]
     seconds: u32,
+    /// Instead, measures what follows a commit: relay, consumers, and the time from one to the other, with so many events.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "200000", conflicts_with = "json")]
+    events: Option<u32>,
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -93,23 +97,31 @@ pub async fn run(options: Options) -> Result<()> {
     let binaries = Binaries::find(config::path().as_deref())?;
     let pgbench = binaries.folder().join("pgbench");
     let data_dir = folder.clone();
+    let timed = if options.events.is_some() { "on" } else { "off" };
     let cluster = tokio::task::spawn_blocking(move || {
-        let settings = [("max_connections", "200"), ("shared_buffers", "256MB")]
+        // The last, for the time from one commit to another.
+        let settings = [("max_connections", "200"), ("shared_buffers", "256MB"), ("track_commit_timestamp", timed)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         Cluster::start(&binaries, &cluster::Options { data_dir, settings: settings.to_vec(), durable: true })
     })
     .await??;
     eprintln!("oncebook: Postgres is up, making a clinic group to book in");
-    let figures = measure(&cluster, &pgbench, &options).await;
+    let told = match options.events {
+        Some(events) => events::measure(&cluster, events).await,
+        None => measure(&cluster, &pgbench, &options).await.and_then(|figures| tell(&figures, &options)),
+    };
     tokio::task::spawn_blocking(move || cluster.stop()).await??;
     std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
-    let figures = figures?;
+    print!("{}", told?);
+    Ok(())
+}
+
+fn tell(figures: &Figures, options: &Options) -> Result<String> {
     if let Some(path) = &options.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&figures)?)
+        std::fs::write(path, serde_json::to_vec_pretty(figures)?)
             .with_context(|| format!("writing {}", path.display()))?;
     }
-    print!("{}", table(&figures));
-    Ok(())
+    Ok(table(figures))
 }
 
 async fn measure(cluster: &Cluster, pgbench: &std::path::Path, options: &Options) -> Result<Figures> {
@@ -117,7 +129,7 @@ async fn measure(cluster: &Cluster, pgbench: &std::path::Path, options: &Options
     let mut connection = PgConnection::connect(&url).await?;
     databases::migrate(&mut connection).await?;
     let world = World::make(&mut connection, Clock::system().now(), &Ids::random()).await?;
-    let service = Service::start(&url).await?;
+    let service = Service::start(&url, "api").await?;
     let postmaster = cluster.pid().context("Postgres's process id")?;
     let mut runs = Vec::new();
     let mut turn = 0;

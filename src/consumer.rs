@@ -37,8 +37,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 const HELD: SignedDuration = SignedDuration::from_millis(500);
 
 /// A try is given up well before its lease is up, by a clock of our own.
-const LEASE: Duration = Duration::from_secs(30);
-const PATIENCE: Duration = Duration::from_secs(15);
+const LEASE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Tries, or held events, taken up in one step.
 const TAKEN_UP: i64 = 64;

@@ -16,7 +16,7 @@ use crate::worker::{Did, Worker};
 /// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
 const BATCH: i64 = 1000;
 
-/// Events of each partition, and decisions of each consumer, that a step touches at the most.
+/// Events of each partition that a step touches at the most.
 const EVENTS: i64 = 200;
 
 /// The audit is sealed this much further behind than a command takes, so that few rows come late.
@@ -62,13 +62,12 @@ impl Janitor {
         let (decided, shown) = (before(config.inbox_retention), before(config.changes_retention));
         let kept = config.log_retention;
         let events = self.0.insist(|connection| aging::log(connection, now, kept, EVENTS).scope_boxed()).await;
-        let decisions = self.0.insist(|connection| aging::inbox(connection, decided, EVENTS).scope_boxed()).await;
+        let decisions = self.0.insist(|connection| aging::inbox(connection, decided, BATCH).scope_boxed()).await;
         let changes = self.0.insist(|connection| aging::changes(connection, shown, BATCH).scope_boxed()).await;
-        // A partition, or a consumer, may have had a batch of its own.
         let (events, decisions, changes) = (events?, decisions?, changes?);
         metrics::counter!("oncebook_events_aged_total").increment(events);
-        let batch = EVENTS.unsigned_abs();
-        let full = events >= batch || decisions >= batch || changes == BATCH.unsigned_abs();
+        // A partition may have had a batch of its own.
+        let full = events >= EVENTS.unsigned_abs() || [decisions, changes].contains(&BATCH.unsigned_abs());
         Ok(if full { Did::Work } else { Did::Nothing })
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::world::World;
 use super::{REPLAYED, Work};
@@ -66,6 +66,41 @@ pub(super) async fn run(
                 connection.ask(&request, "201 ").await?;
                 latencies.push(sent.elapsed().as_secs_f64() * 1000.0);
                 index += 1;
+            }
+            anyhow::Ok(latencies)
+        });
+    }
+    let mut latencies_ms = Vec::new();
+    while let Some(latencies) = tasks.join_next().await {
+        latencies_ms.extend(latencies??);
+    }
+    Ok(Answered { latencies_ms, took: started.elapsed() })
+}
+
+/// Sends bookings at a steady rate: each client one `every` so long, however long answers take. One that comes too late is
+/// sent at once, so what was offered is made up for.
+pub(super) async fn offer(
+    connections: Vec<Connection>,
+    world: &World,
+    turn: usize,
+    length: Duration,
+    every: Duration,
+) -> Result<Answered> {
+    let started = Instant::now();
+    let clients = u32::try_from(connections.len())?;
+    let mut tasks = JoinSet::new();
+    for (client, mut connection) in connections.into_iter().enumerate() {
+        let world = world.clone();
+        let first = started + every * u32::try_from(client)? / clients;
+        tasks.spawn(async move {
+            let mut latencies = Vec::new();
+            let mut due = first;
+            while due < started + length {
+                sleep_until(due).await;
+                let index = u64::try_from(latencies.len())?;
+                connection.ask(&request(&world, turn, client, index), "201 ").await?;
+                latencies.push(due.elapsed().as_secs_f64() * 1000.0);
+                due += every;
             }
             anyhow::Ok(latencies)
         });

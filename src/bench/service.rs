@@ -21,10 +21,10 @@ pub(super) struct Service {
 const CONNECTIONS: &str = "16";
 
 impl Service {
-    pub(super) async fn start(database_url: &str) -> Result<Self> {
+    pub(super) async fn start(database_url: &str, roles: &str) -> Result<Self> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["serve", "--roles", "api", "--rate-per-address", "0", "--rate-per-credential", "0"]);
+        command.args(["serve", "--roles", roles, "--rate-per-address", "0", "--rate-per-credential", "0"]);
         command.args(["--listen", &address.to_string(), "--database-connections", CONNECTIONS]);
         command.env("DATABASE_URL", database_url).stdin(Stdio::null()).kill_on_drop(true);
         let child = command.spawn().context("starting the service")?;

@@ -10,6 +10,4 @@ where ctid = any(array(
   ) as old
   where old.logged_at < least($1::timestamptz, statement_timestamp()) - $2::interval
     and old."offset" < (select coalesce(min(g."offset"), p.next_offset) from log_groups g where g.partition = p.partition)
-    and not exists (
-      select from consumers c join inbox i on i.logical_consumer_id = c.logical_consumer_id
-      where i.event_id = old.event_id and i.state <> 'PROCESSED')))
+    and not exists (select from inbox i where i.event_id = old.event_id and i.state <> 'PROCESSED')))

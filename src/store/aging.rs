@@ -21,7 +21,7 @@ pub async fn log(connection: &mut PgConnection, now: Timestamp, kept: Duration, 
     Ok(gone.rows_affected())
 }
 
-/// Forgets decisions about events from before `before`, `most` of each consumer; says how many. Those about events that are
+/// Forgets decisions about events from before `before`, `most` at a time; says how many. Those about events that are
 /// still in the log stay.
 ///
 /// # Errors

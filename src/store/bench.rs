@@ -109,3 +109,84 @@ pub async fn wal_bytes(connection: &mut PgConnection) -> Result<f64, sqlx::Error
         .fetch_one(connection)
         .await
 }
+
+/// Makes visits like one that is there, each with so many versions and an event for each in the outbox.
+///
+/// # Errors
+/// When Postgres refuses, or there is no visit.
+pub async fn events(connection: &mut PgConnection, visits: i32, versions: i32) -> Result<(), sqlx::Error> {
+    let like =
+        sqlx::query_scalar!("select id from appointments order by id limit 1").fetch_one(&mut *connection).await?;
+    sqlx::query_file!("src/store/bench_events.sql", like, visits, versions).execute(connection).await?;
+    Ok(())
+}
+
+/// Bytes of the outbox and its indexes on disk.
+///
+/// # Errors
+/// When Postgres refuses.
+pub async fn outbox_bytes(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(r#"select pg_total_relation_size('outbox') as "bytes!""#).fetch_one(connection).await
+}
+
+/// Events a consumer has done.
+///
+/// # Errors
+/// When Postgres refuses.
+pub async fn processed(connection: &mut PgConnection, consumer: &str) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query_scalar!(
+        r#"select count(*) as "done!" from inbox where logical_consumer_id = $1 and state = 'PROCESSED'"#,
+        consumer
+    );
+    Ok(done.fetch_one(connection).await?.unsigned_abs())
+}
+
+/// Effects that consumers have done since then.
+///
+/// # Errors
+/// When Postgres refuses.
+pub async fn processed_since(connection: &mut PgConnection, since: Timestamp) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query_scalar!(
+        r#"select count(*) as "done!" from inbox where received_at >= $1 and state = 'PROCESSED'"#,
+        since.to_sqlx()
+    );
+    Ok(done.fetch_one(connection).await?.unsigned_abs())
+}
+
+/// How long it took from a command's commit to the commit of a consumer's effect, by Postgres's own record.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    /// The logical consumer.
+    pub consumer: String,
+    /// Half took no longer, in milliseconds.
+    pub p50_ms: f64,
+    /// All but a hundredth.
+    pub p99_ms: f64,
+    /// How many there were.
+    pub events: i64,
+}
+
+/// The latencies of what was committed since then, by consumer. Needs `track_commit_timestamp`.
+///
+/// # Errors
+/// When Postgres refuses.
+pub async fn commit_to_processed(connection: &mut PgConnection, since: Timestamp) -> Result<Vec<Latency>, sqlx::Error> {
+    sqlx::query_as!(
+        Latency,
+        r#"select consumer as "consumer!",
+             percentile_cont(0.5) within group (order by ms) as "p50_ms!",
+             percentile_cont(0.99) within group (order by ms) as "p99_ms!",
+             count(*) as "events!"
+           from (
+             select i.logical_consumer_id as consumer,
+               (extract(epoch from pg_xact_commit_timestamp(i.xmin) - pg_xact_commit_timestamp(h.xmin)) * 1000)::float8 as ms
+             from appointment_history h
+             join inbox i on i.tenant_id = h.tenant_id and i.subject_id = h.appointment_id and i.sequence = h.version
+             where h.at >= $1 and i.state = 'PROCESSED') as took
+           group by consumer
+           order by consumer"#,
+        since.to_sqlx()
+    )
+    .fetch_all(connection)
+    .await
+}

@@ -18,21 +18,34 @@ judged as materialized (
   left join appointment_history h on h.tenant_id = c.tenant_id and h.appointment_id = c.subject_id and h.version = c.sequence
   left join appointments a on a.tenant_id = c.tenant_id and a.id = c.subject_id
 ),
+known as materialized (
+  -- Each looked up by itself: joined, a plan made while the inbox was empty might read all of it.
+  select j.*,
+         (select i.state from inbox i where i.logical_consumer_id = $1 and i.event_id = j.event_id) as own_state,
+         (select i.state from inbox i
+          where i.logical_consumer_id = $1 and i.subject_id = j.subject_id and i.sequence = j.sequence - 1
+            and i.tenant_id = j.tenant_id and i.subject_kind = j.subject_kind limit 1) as state_before
+  from judged j where $2::boolean
+),
+ordered as materialized (
+  -- For a consumer that wants a subject's events in order: what became of the version before each. Where that one is done, so
+  -- are all before it. One from before the consumer was there is none of its business.
+  select k.event_id, k.tenant_id, k.subject_id, k.sequence, k.reason is not null and k.own_state is distinct from 'PROCESSED' as spoilt,
+         k.sequence - row_number() over (partition by k.tenant_id, k.subject_id order by k.sequence) as run,
+         case when k.reason is not null or k.sequence = 1 then null
+              when k.state_before is not null then case when k.state_before <> 'PROCESSED' then 'held_behind' end
+              when lag(k.sequence) over (partition by k.tenant_id, k.subject_id order by k.sequence) = k.sequence - 1 then null
+              when exists (select from appointment_history e join consumers s on s.logical_consumer_id = $1 and e.at >= s.since
+                           where e.tenant_id = k.tenant_id and e.appointment_id = k.subject_id and e.version = k.sequence - 1) then 'out_of_order' end as reason
+  from known k
+),
 behind as materialized (
-  -- For a consumer that wants a subject's events in order: what stands between this event and the ones before it.
-  select j.event_id,
-         case when exists (select from inbox i where i.logical_consumer_id = $1 and i.subject_id = j.subject_id and i.tenant_id = j.tenant_id
-                             and i.sequence < j.sequence and i.state <> 'PROCESSED')
-                or exists (select from judged k where k.subject_id = j.subject_id and k.tenant_id = j.tenant_id
-                             and k.sequence < j.sequence and k.reason is not null) then 'held_behind'
-              when exists (
-                -- A version before this one that is this consumer's business and that it has not seen.
-                select from appointment_history e join consumers s on s.logical_consumer_id = $1 and e.at >= s.since
-                where e.tenant_id = j.tenant_id and e.appointment_id = j.subject_id and e.version < j.sequence
-                  and not exists (select from judged k where k.subject_id = j.subject_id and k.tenant_id = j.tenant_id and k.sequence = e.version)
-                  and not exists (select from inbox i where i.logical_consumer_id = $1 and i.subject_id = j.subject_id
-                                    and i.tenant_id = j.tenant_id and i.sequence = e.version)) then 'out_of_order' end as reason
-  from judged j where $2::boolean and j.reason is null
+  -- What waits, or cannot be taken, holds back what follows it among those that came.
+  select o.event_id,
+         coalesce(o.reason, case when bool_or(o.spoilt or o.reason is not null)
+           over (partition by o.tenant_id, o.subject_id, o.run order by o.sequence rows between unbounded preceding and 1 preceding)
+           then 'held_behind' end) as reason
+  from ordered o
 ),
 written as (
   insert into inbox (logical_consumer_id, event_id, tenant_id, clinic_id, partition, "offset", subject_kind, subject_id, sequence,
@@ -44,7 +57,7 @@ written as (
          case when j.reason is null and b.reason is null then $15 end,
          case when j.reason is null and b.reason is null and $15 is not null then clock_timestamp() + $16::interval end,
          $13::timestamptz, case when j.reason is not null or (b.reason is null and $15 is null) then $13 end
-  from judged j left join behind b on b.event_id = j.event_id
+  from judged j left join behind b on b.event_id = j.event_id and j.reason is null
   -- One order for all, so that two who receive the same events at once do not wait for each other.
   order by j.event_id
   on conflict (logical_consumer_id, event_id) do nothing

@@ -4,7 +4,7 @@
 use oncebook::clock::Ids;
 
 use crate::figures::LONG;
-use crate::{held, malformed, model, races, storm};
+use crate::{held, malformed, model, races, repeats, storm};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "make soak"]
@@ -44,4 +44,10 @@ async fn walks_from_forty_seeds() {
     for seed in 100..140 {
         model::walk(seed, seed % 2 == 0).await;
     }
+}
+
+#[tokio::test]
+#[ignore = "make soak"]
+async fn a_million_events_twice_and_shuffled() {
+    repeats::twice_and_shuffled(1_000_000).await;
 }

@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
-use crate::app::{Trial, Visit, reschedule, slot, step};
+use crate::app::{Trial, Visit, eventually, reschedule, slot, step};
 use crate::clean::hash;
 use crate::client::{Call, Desk, Heard};
+use crate::events::{LEFT, a_day_passes, count};
 use crate::figures::{Figures, SHORT, Size};
 use crate::process::Process;
 
@@ -176,6 +177,21 @@ async fn counted(trial: &Trial, done: &[Done]) {
     assert_eq!(acknowledged, made.values().sum::<i64>());
 }
 
+/// Once it is over, every event has its effect in time, and no event has it twice.
+async fn every_effect(trial: &Trial) {
+    let mut connection = trial.connect().await;
+    eventually("every event is processed by both", async || {
+        // What was tried at a bad moment need not wait for the next.
+        a_day_passes(trial).await;
+        count(&mut connection, LEFT).await == 0
+    })
+    .await;
+    let doubled = "select count(*) from (select from changes group by event_id having count(*) > 1) as doubled";
+    assert_eq!(count(&mut connection, doubled).await, 0);
+    let missing = "select (select count(*) from appointment_history) - (select count(*) from changes)";
+    assert_eq!(count(&mut connection, missing).await, 0);
+}
+
 pub(crate) async fn storm(size: Size, seed: u64) {
     let mut trial = if size.strict { Trial::alone().await } else { Trial::new().await };
     trial.tolerate("terminating connection due to administrator command");
@@ -214,6 +230,7 @@ pub(crate) async fn storm(size: Size, seed: u64) {
     assert!(ended > 5 && killed > 0 && figures.len() > 200, "it was no storm");
     assert!(memory < MEMORY, "{memory} KiB");
     counted(&storm.demo, &done).await;
+    every_effect(&storm.demo).await;
     process.stop().await;
     Arc::into_inner(storm).expect("all have ended").demo.end().await;
 }

@@ -45,7 +45,7 @@ const STATEMENTS: [&str; 15] = [
 ];
 
 const CONSUMER: &str = "planned";
-const REACH: Reach = Reach { lease: Duration::from_secs(60), partitions: 8, events: 8 };
+const REACH: Reach = Reach { lease: Duration::from_mins(1), partitions: 8, events: 8 };
 
 /// What most of the inbox looks like: two consumers did what is in the log but for its last tenth; some tries failed.
 const DONE: &str = "

@@ -96,7 +96,7 @@ fn log_of(app: &App) -> PostgresLog {
 
 /// Steps until there is nothing left to do.
 pub(crate) async fn settle(worker: &impl Worker) {
-    while worker.step().await.expect("a step") == Did::Work {}
+    while Box::pin(worker.step()).await.expect("a step") == Did::Work {}
 }
 
 /// Books so many visits and moves each, cancels every third; tells their ids.

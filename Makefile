@@ -5,7 +5,14 @@ export SQLX_OFFLINE = true
 # `make dev PROFILE=release` for figures; `make dev ARGS="--port 9000"` for arguments.
 PROFILE ?= dev
 ARGS ?=
-OPENAPI = openapi/openapi.json
+DOCUMENTS = target/documents
+
+define PRINT_DOCUMENTS
+mkdir -p $(DOCUMENTS)
+cargo run -- openapi > $(DOCUMENTS)/openapi.json
+cargo run -- asyncapi > $(DOCUMENTS)/asyncapi.json
+cargo run -- asyncapi --schema > $(DOCUMENTS)/event.schema.json
+endef
 
 .PHONY: help setup dev test soak check prepare bench mutants openapi-lint schemathesis
 .DEFAULT_GOAL := help
@@ -26,21 +33,20 @@ test: setup ## every test
 soak: setup ## the long trials, in a release build, times held to their limits: some ten minutes on a quiet machine
 	cargo test --release --test it soak:: -- --ignored --nocapture --test-threads=1 $(ARGS)
 
-check: setup ## format, lints, checked queries, OpenAPI drift, whether the mutants still apply
+check: setup ## format, lints, checked queries, drift of what is in openapi/, whether the mutants still apply
 	cargo fmt --check
 	.ci/mutants --apply
 	cargo clippy --all-targets --all-features -- -D warnings
 	.ci/sqlx-cli
 	.ci/with-postgres cargo sqlx prepare --check -- --all-targets --all-features
-	mkdir -p target && cargo run -- openapi > target/openapi.json
-	diff -u $(OPENAPI) target/openapi.json
+	$(PRINT_DOCUMENTS)
+	for name in openapi asyncapi event.schema; do diff -u openapi/$$name.json $(DOCUMENTS)/$$name.json || exit 1; done
 
-prepare: setup ## regenerate .sqlx/ and openapi/openapi.json
+prepare: setup ## regenerate .sqlx/ and openapi/
 	.ci/sqlx-cli
 	.ci/with-postgres cargo sqlx prepare -- --all-targets --all-features
-	mkdir -p target && cargo run -- openapi > target/openapi.json
-	mkdir -p $(dir $(OPENAPI))
-	mv target/openapi.json $(OPENAPI)
+	$(PRINT_DOCUMENTS)
+	cp $(DOCUMENTS)/*.json openapi/
 
 bench: setup ## bookings and replays a second, beside pgbench running the same statements
 	cargo run --release -- bench $(ARGS)

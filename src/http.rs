@@ -19,6 +19,7 @@ use crate::domain::problem::Code;
 
 pub mod appointments;
 pub mod ask;
+pub mod asyncapi;
 pub mod availability;
 pub mod blocks;
 mod body;

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::config::{self, Config, Database, Role};
-use oncebook::http::openapi;
+use oncebook::http::{asyncapi, openapi};
 use oncebook::keys::{self, Keys};
 use oncebook::serve::{self, Listeners};
 use oncebook::store::{databases, janitor};
@@ -57,6 +57,12 @@ enum What {
     },
     /// Prints the OpenAPI document.
     Openapi,
+    /// Prints the `AsyncAPI` document, or an event's JSON Schema.
+    Asyncapi {
+        /// The schema of an event alone.
+        #[arg(long)]
+        schema: bool,
+    },
     /// Makes, lists and revokes API keys, on the database itself.
     Keys {
         #[command(flatten)]
@@ -106,6 +112,7 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
             println!("The schema is up to date.");
         }
         What::Openapi => print!("{}", openapi::text()),
+        What::Asyncapi { schema } => print!("{}", if schema { asyncapi::schema_text() } else { asyncapi::text() }),
         What::Keys { database, keys } => keys::run(&url(database)?, keys, &Clock::system(), &Ids::random()).await?,
         What::Bench(options) => Box::pin(bench::run(options)).await?,
         What::Conformance(options) => return Ok(check(options).await),

@@ -6,10 +6,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-use super::event::Event;
+use super::event::{Event, EventType, Standing};
 
 /// The version of the standard.
 const VERSION: &str = "1.0";
@@ -50,8 +51,25 @@ pub struct CloudEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     /// What stands now: ids, times, status.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Standing)]
     pub data: Value,
+}
+
+/// The schema of an event as it travels (JSON Schema 2020-12).
+#[must_use]
+pub fn schema() -> Value {
+    // Made of text and lists alone, which always serialise.
+    let of = |schema| serde_json::to_value::<RefOr<Schema>>(schema).unwrap_or_default();
+    let mut schema = of(CloudEvent::schema());
+    // The OpenAPI document refers to it; here it stands in its place.
+    schema["properties"]["data"] = of(Standing::schema());
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "An event of Oncebook".into();
+    schema["properties"]["specversion"]["const"] = VERSION.into();
+    schema["properties"]["type"]["enum"] = EventType::ALL.map(EventType::as_str).to_vec().into();
+    schema["properties"]["subject"]["pattern"] = "^(appointment|block)/[0-9a-f-]{36}$".into();
+    schema["properties"]["sequence"]["minimum"] = 1.into();
+    schema
 }
 
 impl From<Event> for CloudEvent {

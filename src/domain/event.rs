@@ -1,7 +1,9 @@
 //! What is told of a change: ids and times only, never a patient's data.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::appointment::{Appointment, Kind};
@@ -91,7 +93,7 @@ pub struct Event {
     pub sequence: i32,
     /// One of [`EventType`], as it travels.
     pub kind: String,
-    /// As [`payload`] makes it.
+    /// A [`Standing`].
     pub data: Value,
     /// W3C trace context of the request that made it.
     pub traceparent: Option<String>,
@@ -117,13 +119,41 @@ pub struct Logged {
     pub event: Event,
 }
 
+/// What stands after a change: ids, times, status. Never a patient's data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Standing {
+    /// When it begins, RFC 3339 in UTC.
+    pub start: Timestamp,
+    /// When it ends, RFC 3339 in UTC.
+    pub end: Timestamp,
+    /// The status, in FHIR's words; of a block `booked` or `cancelled`.
+    #[schema(example = "booked")]
+    pub status: String,
+    /// Raised only by what changes when, where or whether: a note leaves it as it is.
+    pub schedule_version: i32,
+    /// Who is busy then; null for a block of an operatory.
+    #[schema(required)]
+    pub practitioner_id: Option<Uuid>,
+    /// Where; null where it does not matter.
+    #[schema(required)]
+    pub operatory_id: Option<Uuid>,
+    /// What is done; null for a block.
+    #[schema(required)]
+    pub service_id: Option<Uuid>,
+}
+
 /// The event's data for the row as it now stands.
 #[must_use]
-pub fn payload(row: &Appointment) -> Value {
-    json!({
-        "start": row.during.start, "end": row.during.end, "status": row.status.as_str(), "schedule_version": row.schedule_version,
-        "practitioner_id": row.practitioner_id, "operatory_id": row.operatory_id, "service_id": row.service_id,
-    })
+pub fn standing(row: &Appointment) -> Standing {
+    Standing {
+        start: row.during.start,
+        end: row.during.end,
+        status: row.status.as_str().to_owned(),
+        schedule_version: row.schedule_version,
+        practitioner_id: row.practitioner_id,
+        operatory_id: row.operatory_id,
+        service_id: row.service_id,
+    }
 }
 
 /// The kind of subject an event is about; with its id and the row's version it is the event's place in order.
@@ -166,11 +196,6 @@ pub fn fault(event: &Event) -> Option<&'static str> {
         EventType::BlockCreated | EventType::BlockRemoved => "block",
         _ => "appointment",
     };
-    let member = |name: &str| event.data.get(name);
-    let time = |name| member(name).and_then(Value::as_str).is_some_and(|text| text.parse::<Timestamp>().is_ok());
-    let whole = time("start")
-        && time("end")
-        && member("status").is_some_and(Value::is_string)
-        && member("schedule_version").is_some_and(Value::is_i64);
-    (event.subject_kind != of || event.sequence < 1 || !whole).then_some("bad_schema")
+    let whole = event.subject_kind == of && event.sequence >= 1 && Standing::deserialize(&event.data).is_ok();
+    (!whole).then_some("bad_schema")
 }

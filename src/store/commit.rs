@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
-use serde_json::Value;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -11,7 +10,7 @@ use super::StoreError;
 use super::seen::StoredHeaders;
 use crate::domain::access::Caller;
 use crate::domain::appointment::Appointment;
-use crate::domain::event::{EventType, Notice, payload, subject_kind};
+use crate::domain::event::{EventType, Notice, standing, subject_kind};
 use crate::domain::key::KeyHash;
 
 /// The key a command came with, and what it stands for.
@@ -177,7 +176,7 @@ pub async fn insert(
         &due_at,
         written.event_id,
         written.event.as_str(),
-        Json(payload(row)) as Json<Value>,
+        Json(standing(row)) as _,
         commit.asker.traceparent.as_deref(),
         subject_kind(row.kind),
     )
@@ -241,7 +240,7 @@ pub async fn change(
         &due_at,
         written.event_id,
         written.event.as_str(),
-        Json(payload(row)) as Json<Value>,
+        Json(standing(row)) as _,
         commit.asker.traceparent.as_deref(),
         subject_kind(row.kind),
         row.cancelled_by.as_deref(),

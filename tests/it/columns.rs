@@ -4,7 +4,7 @@
 use jiff::{Timestamp, ToSpan, civil};
 use oncebook::domain::access::Caller;
 use oncebook::domain::appointment::{Appointment, External, Kind, Status};
-use oncebook::domain::event::{EventType, Notice, payload};
+use oncebook::domain::event::{EventType, Notice, standing};
 use oncebook::domain::key::KeyHash;
 use oncebook::domain::time::Span;
 use oncebook::store::commit::{self, Asker, Claim, Commit, Outcome, Reply, Written};
@@ -240,7 +240,7 @@ async fn compare(
     let told = json!({
         "event_id": round.id(6), "tenant_id": tenant, "clinic_id": row.clinic_id,
         "subject_kind": if row.kind == Kind::Visit { "appointment" } else { "block" }, "subject_id": id,
-        "sequence": version, "type": event.as_str(), "payload": payload(row), "traceparent": round.text("trace"),
+        "sequence": version, "type": event.as_str(), "payload": standing(row), "traceparent": round.text("trace"),
         "occurred_at": time(round.at(2)),
     });
     assert_eq!(outbox, json!([told]));

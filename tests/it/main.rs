@@ -5,6 +5,7 @@
 
 mod aging;
 mod app;
+mod asyncapi;
 mod clean;
 mod client;
 mod cluster;

@@ -21,7 +21,8 @@ mod schema;
 const LATER: [Code; 2] = [Code::RequestIdReused, Code::ReplayOutOfScope];
 
 /// For people, or the document itself.
-const UNDOCUMENTED: [&str; 5] = ["/", "/docs", "/docs/", "/docs/{*file}", "/openapi.json"];
+const UNDOCUMENTED: [&str; 7] =
+    ["/", "/docs", "/docs/", "/docs/{*file}", "/openapi.json", "/asyncapi.json", "/event.schema.json"];
 
 /// An operation with its method and path.
 struct Operation<'a> {

@@ -83,6 +83,10 @@ impl EventLog for Stutters {
     async fn lag(&self, group: &str) -> Result<Vec<(i16, i64)>, Away> {
         self.0.lag(group).await
     }
+
+    async fn oldest(&self, group: &str) -> Result<Option<Timestamp>, Away> {
+        self.0.oldest(group).await
+    }
 }
 
 const TOLD: &str = "create table told (consumer text, event_id uuid, subject_id uuid, sequence int, at bigserial)";

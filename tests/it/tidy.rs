@@ -11,9 +11,9 @@ const LONGEST: usize = 400;
 const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
-    ("command", &["command", "hint", "store", "domain", "clock"]),
-    ("app", &["app", "command", "store", "domain", "clock", "config"]),
-    ("http", &["http", "app", "command", "store", "domain", "clock"]),
+    ("command", &["command", "hint", "store", "domain", "clock", "trace"]),
+    ("app", &["app", "command", "store", "domain", "clock", "config", "pulse"]),
+    ("http", &["http", "app", "command", "store", "domain", "clock", "pulse", "trace"]),
 ];
 
 /// What only one part may use, and which: the start of a name in the source, the parts.

@@ -59,6 +59,7 @@ impl Exporting {
     }
 
     /// Turns spans of [`TARGET`], and nothing else that is logged, into the standard's.
+    #[must_use]
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         tracing_opentelemetry::layer()
             .with_tracer(self.0.tracer("oncebook"))

@@ -30,9 +30,6 @@ impl Collector {
     async fn start(&self, tasks: &mut JoinSet<()>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let base = format!("http://{}", listener.local_addr().expect("an address"));
-        async fn take(State(Collector(taken)): State<Collector>, body: Bytes) {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).push(body);
-        }
         let router = Router::new().route("/v1/traces", post(take)).with_state(self.clone());
         tasks.spawn(async move { axum::serve(listener, router).await.expect("it serves") });
         base
@@ -40,6 +37,14 @@ impl Collector {
 
     fn bodies(&self) -> Vec<Bytes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn knows_nothing_of(&self, secrets: &[&str]) {
+        for body in self.bodies() {
+            let text = String::from_utf8_lossy(&body);
+            let told: Vec<_> = secrets.iter().filter(|secret| text.contains(**secret)).collect();
+            assert!(told.is_empty(), "{told:?} was exported");
+        }
     }
 
     fn spans(&self) -> Vec<Span> {
@@ -52,6 +57,10 @@ impl Collector {
         }
         resources.into_iter().flat_map(|it| it.scope_spans).flat_map(|it| it.spans).collect()
     }
+}
+
+async fn take(State(Collector(taken)): State<Collector>, body: Bytes) {
+    taken.lock().unwrap_or_else(PoisonError::into_inner).push(body);
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -97,6 +106,23 @@ fn is_joined(spans: &[Span], command: &Span) {
     for name in ["relay", "consume notifications", "consume changes"] {
         assert_eq!(linked(spans, name, command).len(), 1, "{name} of {}", context(command));
     }
+}
+
+/// The command of the caller's trace, between the request it came with and its own three steps.
+fn continues_the_callers(spans: &[Span]) -> &Span {
+    let of_trace = |name: &str| {
+        let found = spans.iter().find(|span| span.name == name && hex(&span.trace_id) == TRACE);
+        found.unwrap_or_else(|| panic!("no {name}"))
+    };
+    let request = of_trace("POST /v1/appointments");
+    assert_eq!(hex(&request.parent_span_id), CALLER, "the caller's trace is continued");
+    assert_eq!((said(request, "http.response.status_code").as_str(), request.kind), ("201", 2));
+    let command = of_trace("command book");
+    assert_eq!((&command.parent_span_id, said(command, "outcome").as_str()), (&request.span_id, "done"));
+    for step in ["look", "decide", "commit"] {
+        assert_eq!(of_trace(step).parent_span_id, command.span_id, "{step}");
+    }
+    command
 }
 
 #[tokio::test]
@@ -147,15 +173,7 @@ async fn a_booking_and_what_follows_from_it_are_one_story() {
 
     let spans = collector.spans();
     let named = |name: &'static str| spans.iter().filter(move |span| span.name == name);
-    let of_trace = |name| named(name).find(|span| hex(&span.trace_id) == TRACE).unwrap_or_else(|| panic!("no {name}"));
-    let request = of_trace("POST /v1/appointments");
-    assert_eq!(hex(&request.parent_span_id), CALLER, "the caller's trace is continued");
-    assert_eq!((said(request, "http.response.status_code").as_str(), request.kind), ("201", 2));
-    let command = of_trace("command book");
-    assert_eq!((&command.parent_span_id, said(command, "outcome").as_str()), (&request.span_id, "done"));
-    for step in ["look", "decide", "commit"] {
-        assert_eq!(of_trace(step).parent_span_id, command.span_id, "{step}");
-    }
+    let command = continues_the_callers(&spans);
     assert_eq!(carried(&mut connection, followed).await, Some(context(command)), "the event comes from the command");
     is_joined(&spans, command);
 
@@ -170,13 +188,7 @@ async fn a_booking_and_what_follows_from_it_are_one_story() {
     assert_eq!(tries, expected);
     assert!(named("consume changes").any(|it| said(it, "PROCESSED") == "1" && said(it, "events") == "1"));
     assert!(named("GET /v1/patients").count() == 1 && named("GET /healthz").count() == 0);
-    let token = &trial.demo.api_keys.front_desk;
-    for body in collector.bodies() {
-        let text = String::from_utf8_lossy(&body);
-        for secret in [key, token, "needles", "Ada", "told to fail"] {
-            assert!(!text.contains(secret), "{secret} was exported");
-        }
-    }
+    collector.knows_nothing_of(&[key, &trial.demo.api_keys.front_desk, "needles", "Ada", "told to fail"]);
     drop(connection);
     trial.end().await;
 }

@@ -19,9 +19,11 @@ use crate::command::Bounds;
 use crate::command::run::Commands;
 use crate::config::Config;
 use crate::domain::problem::Problem;
+use crate::pulse::Pulses;
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::databases::{self, Schema, Unusable};
 use crate::store::seen::Credential;
+use crate::store::watch::{self, Standing};
 use crate::store::{Answering, Store};
 
 /// How old a copy of a credential may be that lets a command's request in.
@@ -33,6 +35,9 @@ const COPIES: usize = 10_000;
 /// Who asks for the schema gets what another was told no longer ago than this: whoever may ask as often as they like must
 /// not keep a database busy.
 const SCHEMA_AGE: Duration = Duration::from_millis(250);
+
+/// The same for the figures of the database; whoever scrapes every few seconds sees each anew.
+const STANDING_AGE: Duration = Duration::from_secs(4);
 
 /// How long a read tries again when the database is away.
 const READ_PATIENCE: Duration = Duration::from_secs(4);
@@ -57,7 +62,11 @@ pub struct App {
     /// Rate limits.
     pub limits: Limits,
     /// Where the schema stood when it was last asked for; none where nobody answered.
-    schema: tokio::sync::Mutex<Option<(Instant, Option<Schema>)>>,
+    schema: Lately<Option<Schema>>,
+    /// How the service stood when it was last asked for; none where nobody answered.
+    standing: Lately<Option<Arc<Standing>>>,
+    /// How the workers of this process are doing.
+    pub pulses: Pulses,
     /// What `/metrics` shows.
     pub metrics: Option<PrometheusHandle>,
     /// What stopping waits for.
@@ -115,6 +124,25 @@ impl Copies {
     }
 }
 
+/// An answer that is kept for a while: one question at a time, however many ask.
+#[derive(Default)]
+struct Lately<T>(tokio::sync::Mutex<Option<(Instant, T)>>);
+
+impl<T: Clone> Lately<T> {
+    /// The answer, if it is young enough; else it is asked for anew.
+    async fn or_ask(&self, age: Duration, ask: impl AsyncFnOnce() -> T) -> T {
+        let mut last = self.0.lock().await;
+        if let Some((at, answer)) = &*last
+            && at.elapsed() < age
+        {
+            return answer.clone();
+        }
+        let answer = ask().await;
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
 impl App {
     /// Puts the parts together. Nothing is opened yet.
     ///
@@ -132,6 +160,7 @@ impl App {
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
         let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));
         let limits = Limits::new(&config);
+        let pulses = Pulses::new(clock.clone(), config.ready_behind);
         Ok(Arc::new(Self {
             config,
             store,
@@ -140,7 +169,9 @@ impl App {
             commands,
             credentials: Copies::default(),
             limits,
-            schema: tokio::sync::Mutex::default(),
+            schema: Lately::default(),
+            standing: Lately::default(),
+            pulses,
             metrics,
             tasks,
         }))
@@ -160,20 +191,23 @@ impl App {
     /// Where the database's schema stands; none where it does not answer within `patience`. One statement at a time,
     /// however many ask.
     pub async fn schema(&self, patience: Duration) -> Option<Schema> {
-        let mut last = self.schema.lock().await;
-        if let Some((at, schema)) = *last
-            && at.elapsed() < SCHEMA_AGE
-        {
-            return schema;
-        }
-        let asked =
-            self.store.once(Instant::now() + patience, |connection| databases::schema(connection).scope_boxed()).await;
-        if let Err(error) = &asked {
-            tracing::warn!(%error, "not ready");
-        }
-        let schema = asked.ok();
-        *last = Some((Instant::now(), schema));
-        schema
+        let ask = async || {
+            let until = Instant::now() + patience;
+            let asked = self.store.once(until, |connection| databases::schema(connection).scope_boxed()).await;
+            asked.inspect_err(|error| tracing::warn!(%error, "not ready")).ok()
+        };
+        self.schema.or_ask(SCHEMA_AGE, ask).await
+    }
+
+    /// How the service stands, by its tables; none where they do not answer within `patience`. Asked every few seconds at the
+    /// most.
+    pub async fn standing(&self, patience: Duration) -> Option<Arc<Standing>> {
+        let ask = async || {
+            let until = Instant::now() + patience;
+            let asked = self.store.once(until, |connection| watch::standing(connection).scope_boxed()).await;
+            asked.inspect_err(|error| tracing::warn!(%error, "no figures of the database")).ok().map(Arc::new)
+        };
+        self.standing.or_ask(STANDING_AGE, ask).await
     }
 
     /// Reads a credential as it stands now.

@@ -75,6 +75,10 @@ pub struct Config {
     /// Days a change is shown by `GET /v1/changes`.
     #[arg(long, env = "ONCEBOOK_CHANGES_RETENTION_DAYS", default_value = "90", value_parser = days)]
     pub changes_retention: Duration,
+    /// Seconds a background worker may fail, be stuck or have the oldest of its work waiting, before /readyz says it is not
+    /// ok; a process without the role api is then not ready.
+    #[arg(long, env = "ONCEBOOK_READY_BEHIND", default_value = "60", value_parser = patience)]
+    pub ready_behind: Duration,
 }
 
 impl Config {
@@ -114,6 +118,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     wait.ok_or_else(|| "0.1 to 60 seconds are wanted".to_owned())
 }
 
+/// Parses a number of seconds, up to a day.
+fn patience(text: &str) -> Result<Duration, String> {
+    let seconds: Option<u64> = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| "1 to 86400 seconds are wanted".to_owned())
+}
+
 /// Parses a number of days.
 fn days(text: &str) -> Result<Duration, String> {
     let days: Option<u64> = text.parse().ok().filter(|days| (1..=3650).contains(days));
@@ -132,4 +142,58 @@ pub fn path() -> Option<std::ffi::OsString> {
 #[expect(clippy::disallowed_methods, reason = "the one home of the environment")]
 pub fn log_filter() -> Option<String> {
     std::env::var("ONCEBOOK_LOG_FILTER").ok()
+}
+
+/// Where spans are exported to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Otlp {
+    /// The URL that takes traces.
+    pub endpoint: String,
+    /// What the service is called there.
+    pub service_name: String,
+}
+
+/// As the environment says in OpenTelemetry's own variables; none where it names no endpoint, or says no.
+#[must_use]
+pub fn otlp() -> Option<Otlp> {
+    otlp_of(|name| {
+        #[expect(clippy::disallowed_methods, reason = "the one home of the environment")]
+        std::env::var(name).ok()
+    })
+}
+
+/// OpenTelemetry's specification, "Environment Variables" and "OTLP Exporter": the endpoint for traces is taken as it is,
+/// the one for everything is a base; an empty value is none.
+fn otlp_of(variable: impl Fn(&str) -> Option<String>) -> Option<Otlp> {
+    let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+    let says = |name, word: &str| set(name).is_some_and(|value| value.trim().eq_ignore_ascii_case(word));
+    if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+        return None;
+    }
+    let base = || Some(format!("{}/v1/traces", set("OTEL_EXPORTER_OTLP_ENDPOINT")?.trim_end_matches('/')));
+    let endpoint = set("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or_else(base)?;
+    let service_name = set("OTEL_SERVICE_NAME").unwrap_or_else(|| "oncebook".to_owned());
+    Some(Otlp { endpoint, service_name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_go_where_the_standard_says() {
+        let of = |set: &[(&str, &str)]| {
+            let find = |name: &str| set.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned());
+            otlp_of(find).map(|otlp| (otlp.endpoint, otlp.service_name))
+        };
+        let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
+        let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:4318/in");
+        let told = |endpoint: &str, name: &str| Some((endpoint.to_owned(), name.to_owned()));
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), None);
+        assert_eq!(of(&[base]), told("http://collector:4318/v1/traces", "oncebook"));
+        assert_eq!(of(&[base, traces, ("OTEL_SERVICE_NAME", "north")]), told("http://traces:4318/in", "north"));
+        assert_eq!(of(&[base, ("OTEL_SDK_DISABLED", "TRUE")]), None);
+        assert_eq!(of(&[base, ("OTEL_TRACES_EXPORTER", "none")]), None);
+    }
 }

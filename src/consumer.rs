@@ -12,6 +12,7 @@ use scoped_futures::ScopedFutureExt;
 use sqlx::postgres::PgConnection;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -20,8 +21,10 @@ use crate::domain::event::{self, Logged, Place};
 use crate::domain::problem::{Code, Problem};
 use crate::hint::Hint;
 use crate::log::{Away, EventLog};
+use crate::pulse::{Behind, age};
 use crate::store::inbox::{self, Arrival, Failed, Taken, Taking, Try};
-use crate::store::{Answering, Store, StoreError};
+use crate::store::{Answering, Store, StoreError, watch};
+use crate::trace;
 use crate::worker::{Did, Worker};
 
 /// Tries of one event, the first included; after them it is quarantined.
@@ -118,12 +121,36 @@ impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
         self.enrolled.get_or_try_init(|| self.enrol()).await?;
         let again = self.try_again().await? + self.look_at_held().await?;
         let batch = self.log.read(H::CONSUMER).await?;
-        self.take(&batch.events).await?;
-        if !batch.events.is_empty() && !self.log.commit(H::CONSUMER, &batch).await? {
-            // Whoever has the group now reads the same events again, and finds them known.
-            tracing::warn!(consumer = H::CONSUMER, "late: another reads on");
+        if batch.events.is_empty() {
+            return Ok(if again == 0 { Did::Nothing } else { Did::Work });
         }
-        Ok(if again == 0 && batch.events.is_empty() { Did::Nothing } else { Did::Work })
+        let span = trace::consuming(H::CONSUMER, &batch.events);
+        async {
+            self.take(&batch.events).await?;
+            if !self.log.commit(H::CONSUMER, &batch).await? {
+                // Whoever has the group now reads the same events again, and finds them known.
+                tracing::warn!(consumer = H::CONSUMER, "late: another reads on");
+            }
+            Ok(Did::Work)
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// What the group has yet to read, and what is to be tried again by now.
+    async fn behind(&self) -> Result<Option<Behind>, Problem> {
+        let mut unread = 0;
+        for (partition, events) in self.log.lag(H::CONSUMER).await? {
+            unread += events.unsigned_abs();
+            let (group, partition) = (H::CONSUMER, partition.to_string());
+            metrics::gauge!("oncebook_log_lag_events", "group" => group, "partition" => partition)
+                .set(f64::from(u32::try_from(events).unwrap_or(u32::MAX)));
+        }
+        let oldest = if unread == 0 { None } else { self.log.oldest(H::CONSUMER).await? };
+        let inboxes = self.insist(|connection| watch::inboxes(connection, Some(H::CONSUMER)).scope_boxed()).await?;
+        let due = inboxes.first().map(|inbox| inbox.due).unwrap_or_default();
+        let oldest = oldest.into_iter().chain(due.oldest).min();
+        Ok(Some(Behind::since(oldest, unread + due.items, self.clock.now())))
     }
 }
 
@@ -191,15 +218,13 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
                 .scope_boxed()
             })
             .await?;
-        for (_, taken) in &taken {
-            Self::count(match taken {
-                Taken::Mine => Decision::Processed,
-                Taken::Held => Decision::Retryable,
-                Taken::Quarantined => Decision::Quarantined,
-            });
-        }
-        for _ in taken.len()..events.len() {
-            Self::count(Decision::Duplicate);
+        let of = |which| taken.iter().filter(|(_, it)| *it == which).count();
+        Self::count(Decision::Processed, of(Taken::Mine));
+        Self::count(Decision::Retryable, of(Taken::Held));
+        Self::count(Decision::Quarantined, of(Taken::Quarantined));
+        Self::count(Decision::Duplicate, events.len() - taken.len());
+        for arrival in arrivals.iter().filter(|it| taken.contains(&(it.logged.event.id, Taken::Mine))) {
+            self.time(arrival.logged);
         }
         Ok(())
     }
@@ -212,16 +237,14 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         let arrivals = self.arrivals(std::slice::from_ref(logged), now);
         let arrivals = &arrivals;
         let found = self.insist(|connection| inbox::receive(connection, taking, arrivals).scope_boxed()).await?;
+        let first = Try { event_id: logged.event.id, place: logged.place, attempt: 1 };
         let decision = match found.first().map(|(_, taken)| *taken) {
-            Some(Taken::Mine) => {
-                let first = Try { event_id: logged.event.id, place: logged.place, attempt: 1 };
-                return self.attempt(first, token, Some(logged)).await;
-            }
+            Some(Taken::Mine) => return self.attempt(first, token, Some(logged)).await,
             Some(Taken::Held) => Decision::Retryable,
             Some(Taken::Quarantined) => Decision::Quarantined,
             None => Decision::Duplicate,
         };
-        Self::count(decision);
+        trace::trying(H::CONSUMER, first.event_id, 0, Some(logged)).in_scope(|| Self::count(decision, 1));
         Ok(())
     }
 
@@ -260,6 +283,14 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
 
     /// One try at one event: its effect and the end of the try stand together, or it is tried again, or given up.
     async fn attempt(&self, due: Try, token: Uuid, logged: Option<&Logged>) -> Result<(), Problem> {
+        let attempt = due.attempt.to_string();
+        metrics::counter!("oncebook_consumer_attempts_total", "consumer" => H::CONSUMER, "attempt" => attempt)
+            .increment(1);
+        let span = trace::trying(H::CONSUMER, due.event_id, due.attempt, logged);
+        self.try_once(due, token, logged).instrument(span).await
+    }
+
+    async fn try_once(&self, due: Try, token: Uuid, logged: Option<&Logged>) -> Result<(), Problem> {
         let now = self.clock.now();
         let Some(logged) = logged else { return self.give_up(due, token, "gone_from_log", None).await };
         if let Some(fault) = event::fault(&logged.event) {
@@ -280,7 +311,10 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             })
             .await
         {
-            Ok(true) => Self::count(Decision::Processed),
+            Ok(true) => {
+                Self::count(Decision::Processed, 1);
+                self.time(logged);
+            }
             Ok(false) => tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, "late: another has it"),
             Err(error) => {
                 tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, attempt = due.attempt, %error, "failed");
@@ -295,7 +329,8 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         let now = self.clock.now();
         let failed = Failed { event: due.event_id, token, reason, again_at, task_id: self.ids.uuid(now) };
         if self.insist(|connection| inbox::give_up(connection, H::CONSUMER, failed, now).scope_boxed()).await? {
-            Self::count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined });
+            Self::count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined }, 1);
+            tracing::Span::current().record("reason", reason);
         }
         Ok(())
     }
@@ -331,9 +366,19 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         arrivals
     }
 
-    fn count(decision: Decision) {
-        metrics::counter!("oncebook_consumer_decisions_total", "consumer" => H::CONSUMER, "decision" => decision.as_str())
-            .increment(1);
+    fn count(decision: Decision, events: usize) {
+        if events > 0 {
+            let decided = decision.as_str();
+            metrics::counter!("oncebook_consumer_decisions_total", "consumer" => H::CONSUMER, "decision" => decided)
+                .increment(u64::try_from(events).unwrap_or(u64::MAX));
+            trace::decided(decided, events);
+        }
+    }
+
+    /// How long an event took from its command's commit to here.
+    fn time(&self, logged: &Logged) {
+        metrics::histogram!("oncebook_commit_to_processed_seconds", "consumer" => H::CONSUMER)
+            .record(age(logged.event.occurred_at, self.clock.now()));
     }
 }
 

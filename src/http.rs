@@ -31,6 +31,7 @@ pub mod docs;
 pub mod edge;
 pub mod explain;
 pub mod fields;
+mod gauges;
 pub mod guard;
 pub mod intake;
 pub mod listen;

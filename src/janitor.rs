@@ -10,7 +10,8 @@ use scoped_futures::ScopedFutureExt;
 
 use crate::app::App;
 use crate::domain::problem::Problem;
-use crate::store::{aging, janitor};
+use crate::pulse::Behind;
+use crate::store::{aging, janitor, watch};
 use crate::worker::{Did, Worker};
 
 /// Rows a step touches at the most: a few milliseconds' worth, so that commands never wait for it.
@@ -51,6 +52,13 @@ impl Worker for Janitor {
         metrics::counter!("oncebook_keys_purged_total").increment(purged);
         let full = aged == Did::Work || [purged, forgotten].contains(&BATCH.unsigned_abs()) || sealed == BATCH;
         Ok(if full { Did::Work } else { Did::Nothing })
+    }
+
+    /// By the keys: there are more of them than of anything else that goes.
+    async fn behind(&self) -> Result<Option<Behind>, Problem> {
+        let now = self.0.clock.now();
+        let waiting = self.0.insist(|connection| watch::expired_keys(connection, now).scope_boxed()).await?;
+        Ok(Some(Behind::since(waiting.oldest, waiting.items, now)))
     }
 }
 

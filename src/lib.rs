@@ -50,6 +50,7 @@
 //! | [`notify`], [`changes`] | what consumers do: overtaken notices, the feed of changes |
 //! | [`hint`] | wakes the background work of this process |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
+//! | [`pulse`], [`trace`] | how background work is doing; what led to what, across requests, relay and consumers |
 //! | [`app`], [`serve`] | the parts put together; start and stop |
 //! | [`dev`] | the one-command machine: a private Postgres, the demo group |
 //! | [`keys`], [`healthcheck`] | two commands for whoever runs the service: API keys without the API; is the process alive |
@@ -77,8 +78,10 @@ pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod notify;
+pub mod pulse;
 pub mod relay;
 pub mod serve;
 pub mod store;
 pub mod telemetry;
+pub mod trace;
 pub mod worker;

@@ -3,6 +3,7 @@
 //!
 //! At least once throughout: whoever reads must take an event that comes again for what it is (`consumer.rs` does).
 
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::domain::event::{Logged, Place};
@@ -59,4 +60,9 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// How many events of each partition a group has yet to read.
     fn lag(&self, group: &str) -> impl Future<Output = Result<Vec<(i16, i64)>, Away>> + Send;
+
+    /// When the oldest event that a group has yet to read happened; none where there is none, or the log cannot tell.
+    fn oldest(&self, _group: &str) -> impl Future<Output = Result<Option<Timestamp>, Away>> + Send {
+        std::future::ready(Ok(None))
+    }
 }

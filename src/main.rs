@@ -13,6 +13,7 @@ use oncebook::http::{asyncapi, openapi};
 use oncebook::keys::{self, Keys};
 use oncebook::serve::{self, Listeners};
 use oncebook::store::{databases, janitor};
+use oncebook::trace::export::Exporting;
 use oncebook::{bench, conformance, dev, healthcheck, telemetry};
 use tokio_util::sync::CancellationToken;
 
@@ -102,9 +103,10 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
         What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await?,
         What::Serve { database, roles, config } => {
             let database_url = url(database)?;
-            telemetry::log(true);
+            let exporting = telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
             serve_until(config, &database_url, &roles, listeners, serve::stop_on_signal()?).await?;
+            end(exporting).await;
         }
         What::Migrate { database } => {
             let mut connection = databases::connect(&url(database)?).await?;
@@ -149,8 +151,15 @@ async fn check(options: conformance::Options) -> ExitCode {
     }
 }
 
+/// Sends the last spans, where spans are sent.
+async fn end(exporting: Option<Exporting>) {
+    if let Some(exporting) = exporting {
+        exporting.end().await;
+    }
+}
+
 async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> anyhow::Result<()> {
-    telemetry::log(false);
+    let exporting = telemetry::log(false);
     let stop = serve::stop_on_signal()?;
     let options = dev::Options {
         data_dir,
@@ -184,6 +193,7 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
         served
     };
     let (announced, kept, served) = tokio::join!(announce, keep, serve);
+    end(exporting).await;
     kept?;
     announced?;
     served?;

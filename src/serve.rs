@@ -29,30 +29,31 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Does what the roles say until told to stop; then finishes what runs and refuses what comes.
 pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: CancellationToken) {
-    let background = TaskTracker::new();
-    if roles.contains(&Role::Janitor) {
-        background.spawn(worker::run(Janitor(Arc::clone(&app)), app.ids.clone(), stop.clone()));
+    let background = Background { app: &app, tasks: TaskTracker::new(), stop: &stop };
+    if !roles.contains(&Role::Api) {
+        app.pulses.decide();
     }
-    background.spawn(worker::run(Flusher(Arc::clone(&app)), app.ids.clone(), stop.clone()));
+    if roles.contains(&Role::Janitor) {
+        background.start(Janitor(Arc::clone(&app)));
+    }
+    background.start(Flusher(Arc::clone(&app)));
     let (log, logged) = (PostgresLog::of(&app), Hint::default());
     if roles.contains(&Role::Relay) {
-        let (outbox, clock) = (app.commands.told.clone(), app.clock.clone());
-        let relay = Relay { log: log.clone(), clock, outbox, logged: logged.clone() };
-        background.spawn(worker::run(relay, app.ids.clone(), stop.clone()));
+        let (store, clock, outbox) = (app.store.clone(), app.clock.clone(), app.commands.told.clone());
+        background.start(Relay { log: log.clone(), store, clock, outbox, logged: logged.clone() });
     }
     if roles.contains(&Role::Consumers) {
-        let notifications = Consumer::of(&app, log.clone(), notify::Supersede, logged.clone());
-        background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
-        background.spawn(worker::run(Consumer::of(&app, log, changes::Keep, logged), app.ids.clone(), stop.clone()));
+        background.start(Consumer::of(&app, log.clone(), notify::Supersede, logged.clone()));
+        background.start(Consumer::of(&app, log, changes::Keep, logged));
     }
     if let Some(admin) = listeners.admin {
-        background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));
+        background.tasks.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));
     }
     match listeners.api {
         Some(api) => listen::serve(api, http::router(&app), Arc::clone(&app), stop.clone()).await,
         None => stop.cancelled().await,
     }
-    for tasks in [&app.tasks, &background] {
+    for tasks in [&app.tasks, &background.tasks] {
         tasks.close();
         tasks.wait().await;
     }
@@ -60,6 +61,21 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         tracing::warn!(code = problem.code.as_str(), "the last minute's replays are not counted");
     }
     app.store.close();
+}
+
+/// What goes on in the background of a process.
+struct Background<'a> {
+    app: &'a App,
+    tasks: TaskTracker,
+    stop: &'a CancellationToken,
+}
+
+impl Background<'_> {
+    /// Starts a worker, whose pulse is felt from now on.
+    fn start(&self, worker: impl Worker) {
+        let pulse = self.app.pulses.begin(worker.name(), worker.rest());
+        self.tasks.spawn(worker::run(worker, pulse, self.app.ids.clone(), self.stop.clone()));
+    }
 }
 
 /// Where a process listens.

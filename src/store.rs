@@ -31,6 +31,7 @@ pub mod look;
 pub mod notifications;
 pub mod schedule;
 pub mod seen;
+pub mod watch;
 
 /// Connections to one database.
 ///

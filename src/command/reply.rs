@@ -102,14 +102,20 @@ fn json(view: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(view).unwrap_or_default()
 }
 
-/// Counts an answer and its time.
-pub fn count(operation: &'static str, answer: &Result<Answer, Problem>, took: Duration) {
-    let outcome = match answer {
+/// What became of a command, in a word, for figures and traces.
+#[must_use]
+pub fn outcome(answer: &Result<Answer, Problem>) -> &'static str {
+    match answer {
         Ok(answer) if answer.replayed => "replayed",
         Ok(answer) if answer.reply.status >= 400 => "refused",
         Ok(_) => "done",
         Err(problem) => problem.code.as_str(),
-    };
+    }
+}
+
+/// Counts an answer and its time.
+pub fn count(operation: &'static str, answer: &Result<Answer, Problem>, took: Duration) {
+    let outcome = outcome(answer);
     metrics::counter!("oncebook_commands_total", "operation" => operation, "outcome" => outcome).increment(1);
     metrics::histogram!("oncebook_command_seconds", "operation" => operation).record(took.as_secs_f64());
 }

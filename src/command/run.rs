@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use scoped_futures::ScopedFutureExt;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
+use tracing::{Instrument, info_span};
 use uuid::Uuid;
 
 use super::ground::Ground;
@@ -26,6 +26,7 @@ use crate::store::commit::{self, Asker, Claim, Commit, Outcome, Written};
 use crate::store::look::{self};
 use crate::store::seen::Seen;
 use crate::store::{Answering, Store, StoreError};
+use crate::trace;
 use sqlx::postgres::PgConnection;
 
 /// Runs commands.
@@ -49,6 +50,7 @@ pub struct Commands {
 struct Run<'a, C> {
     request: &'a Request,
     command: &'a C,
+    traceparent: Option<String>,
     /// Of the current version.
     fingerprint: [u8; 32],
     deadline: Instant,
@@ -111,15 +113,19 @@ impl Commands {
     /// As [`Commands::execute`].
     pub async fn perform<C: Command>(&self, request: &Request, command: &C) -> Result<Answer, Problem> {
         let started = Instant::now();
+        let span = trace::command(command.operation(), request.traceparent.as_deref());
         let run = Run {
             request,
+            // What follows from the command is told of the command's own span; of the caller's where there is none.
+            traceparent: trace::traceparent(&span).or_else(|| request.traceparent.clone()),
             command,
             fingerprint: claim::fingerprint(command, request, fingerprint::CURRENT).ok_or(Code::Internal)?,
             deadline: started + self.bounds.deadline,
             wait_until: started + self.bounds.wait.min(self.bounds.deadline),
         };
-        let answer = self.run(&run).await;
+        let answer = self.run(&run).instrument(span.clone()).await;
         reply::count(command.operation(), &answer, started.elapsed());
+        span.record("outcome", reply::outcome(&answer));
         answer
     }
 
@@ -234,7 +240,8 @@ impl Commands {
         let target = seen.row.as_ref().map(|row| row.id);
         let Some(ground) = C::Ground::of(seen) else { return Err(Code::Internal.into()) };
         let moment = Moment { now, caller, if_match: &run.request.if_match, new_id: self.ids.uuid(now) };
-        let decided = match run.command.decide(&ground, &moment) {
+        let decision = info_span!(target: trace::TARGET, "decide").in_scope(|| run.command.decide(&ground, &moment));
+        let decided = match decision {
             Ok(decision) => Decided::done(decision, ground.clinic(), now),
             Err(refusal) => {
                 let openings =
@@ -271,6 +278,7 @@ impl Commands {
         self.insist(run.deadline, |connection| {
             look::look(connection, credential, key, self.clock.now(), question).scope_boxed()
         })
+        .instrument(info_span!(target: trace::TARGET, "look"))
         .await
     }
 
@@ -303,7 +311,7 @@ impl Commands {
             caller: caller.clone(),
             request_id: run.request.id,
             caller_request_id: run.request.callers_id.clone(),
-            traceparent: run.request.traceparent.clone(),
+            traceparent: run.traceparent.clone(),
         };
         let operation = run.command.operation();
         let commit = Commit {
@@ -315,8 +323,8 @@ impl Commands {
             now,
             audit_id: self.ids.uuid(now),
         };
-        let written =
-            self.store.once(run.deadline, |connection| self.write(connection, &commit, decided).scope_boxed()).await;
+        let write = self.store.once(run.deadline, |connection| self.write(connection, &commit, decided).scope_boxed());
+        let written = write.instrument(info_span!(target: trace::TARGET, "commit")).await;
         match written {
             Ok(outcome) => Ok(Ok(outcome)),
             Err(error @ (StoreError::Again(_) | StoreError::Gone(_))) => {

@@ -190,7 +190,7 @@ pub(super) fn entity_tags(headers: &HeaderMap, name: &HeaderName) -> Result<Opti
 }
 
 /// W3C trace context, if it is well formed (version 00).
-fn traceparent(headers: &HeaderMap) -> Option<String> {
+pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let value = headers.get("traceparent")?.to_str().ok()?;
     let parts: Vec<&str> = value.split('-').collect();
     let hex = |part: &str, length| {

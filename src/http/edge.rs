@@ -13,14 +13,16 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanic;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
+use super::ask::traceparent;
 use super::guard::SignedIn;
 use super::problem::respond;
 use crate::app::App;
 use crate::domain::problem::Code;
 use crate::store::credentials::RefusedCall;
+use crate::trace;
 
 /// The request's ids: ours, and the caller's own if it is well formed.
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ pub struct RequestIds {
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// Longest id of a caller's that is kept.
 const LONGEST_REQUEST_ID: usize = 128;
 
@@ -44,12 +48,15 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     request.extensions_mut().insert(ids.clone());
     let span = tracing::info_span!("request", id = %ids.ours);
-    let Ok(response) = CatchPanic::custom(next, panicked).oneshot(request).instrument(span).await;
+    let traced = traced(&ids, &mut request, path.as_deref());
+    let Ok(response) =
+        CatchPanic::custom(next, panicked).oneshot(request).instrument(span).instrument(traced.clone()).await;
     let mut response = response.map(Body::new);
     let id = HeaderValue::from_str(&ids.ours.to_string()).unwrap_or(HeaderValue::from_static("none"));
     response.headers_mut().insert(X_REQUEST_ID, id);
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let status = response.status().as_u16();
+    trace::answered(&traced, status);
     let path = path.unwrap_or_else(|| "none".to_owned());
     let took = started.elapsed();
     metrics::counter!("oncebook_http_requests_total", "method" => counted(&method), "path" => path.clone(), "status" => status.to_string()).increment(1);
@@ -75,6 +82,18 @@ pub async fn edge(State(app): State<Arc<App>>, mut request: Request, next: Next)
         tracing::debug!(request_id = %ids.ours, %method, path, status, code, ms, "answered");
     }
     response
+}
+
+/// The request's span; from here on the request says that it comes from this span, so what it leads to in tasks of its own is
+/// joined to it. What watches over the service asks all the time, and is traced nowhere.
+fn traced(ids: &RequestIds, request: &mut Request, route: Option<&str>) -> Span {
+    let Some(route) = route.filter(|route| route.starts_with("/v1/")) else { return Span::none() };
+    let headers = request.headers();
+    let span = trace::request(ids.ours, counted(request.method()), route, || traceparent(headers));
+    if let Some(own) = trace::traceparent(&span).and_then(|own| HeaderValue::from_str(&own).ok()) {
+        request.headers_mut().insert(TRACEPARENT, own);
+    }
+    span
 }
 
 /// The methods that are counted by name: anyone may invent one, and a name once counted is kept for ever.

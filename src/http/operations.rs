@@ -7,10 +7,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use jiff::Timestamp;
 use serde::Serialize;
 
+use super::gauges;
 use super::params::{NoParams, Params};
 use crate::app::App;
+use crate::pulse::{Behind, Look};
 use crate::store::databases;
 
 /// A database that takes longer cannot serve (API.md's commands have five seconds in all).
@@ -37,6 +40,57 @@ pub struct Readiness {
     ready: bool,
     /// What was checked, and whether it passes.
     checks: Checks,
+    /// The background workers of this process, and how each is doing.
+    workers: Vec<WorkerState>,
+}
+
+/// How a background worker is doing.
+#[derive(Serialize, utoipa::ToSchema)]
+struct WorkerState {
+    /// Its name, as in logs and metrics.
+    #[schema(example = "relay")]
+    name: &'static str,
+    /// False where, for longer than `ONCEBOOK_READY_BEHIND`, its steps fail, or none has come to its end, or the oldest of
+    /// its work has waited.
+    ok: bool,
+    /// How long ago its last step succeeded; null if none has.
+    #[schema(example = 0.4)]
+    last_ok_seconds: Option<f64>,
+    /// Since when its steps fail; left out where they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    failing_since: Option<Timestamp>,
+    /// What the last of them failed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "unavailable")]
+    failing_code: Option<&'static str>,
+    /// What waits for it, as it was a few seconds ago; left out where it has no queue, or nobody could be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<Backlog>,
+}
+
+/// What waits for a worker.
+#[derive(Serialize, utoipa::ToSchema)]
+struct Backlog {
+    /// Events, tries or keys; 10000 may be more.
+    #[schema(example = 0)]
+    items: u64,
+    /// The age of the oldest; 0 where nothing waits.
+    #[schema(example = 0.0)]
+    seconds: f64,
+}
+
+impl From<&Look> for WorkerState {
+    fn from(look: &Look) -> Self {
+        Self {
+            name: look.name,
+            ok: look.ok,
+            last_ok_seconds: look.last_ok.map(|ago| ago.as_secs_f64()),
+            failing_since: look.failing.map(|failing| failing.since),
+            failing_code: look.failing.map(|failing| failing.code.as_str()),
+            behind: look.behind.map(|Behind { items, seconds }| Backlog { items, seconds }),
+        }
+    }
 }
 
 /// What serving takes.
@@ -68,8 +122,9 @@ struct SchemaCheck {
     expected: Option<i64>,
 }
 
-/// Says whether the process can serve. 200, or 503 with what is wrong: the database does not answer within a second, or
-/// its schema lacks a migration.
+/// Says whether the process can serve, and which of its background workers is behind. 200, or 503 with what is wrong: the
+/// database does not answer within a second, or its schema lacks a migration. A process without the role `api` has nothing
+/// but its workers, and is not ready either while one of them is not `ok`; one with it answers requests all the same.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
     let schema = app.schema(PATIENCE).await;
@@ -82,24 +137,17 @@ pub async fn readyz(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoP
             expected: databases::newest(),
         },
     };
-    let status = if complete { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(Readiness { ready: complete, checks })).into_response()
+    let looks = app.pulses.look();
+    let ready = complete && app.pulses.ready(&looks);
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(Readiness { ready, checks, workers: looks.iter().map(WorkerState::from).collect() })).into_response()
 }
 
-/// Says what the process has counted. In Prometheus's text format.
+/// Says what the process has counted, and how its database stands. In Prometheus's text format.
 #[utoipa::path(get, path = "/metrics", tag = "Operations", responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(app): State<Arc<App>>, Params(NoParams {}): Params<NoParams>) -> Response {
-    let (open, idle) = app.store.usage();
-    let (at_work, waiting) = app.commands.registry.load();
-    for (name, count) in [
-        ("oncebook_database_connections", open),
-        ("oncebook_database_connections_idle", idle),
-        ("oncebook_in_flight_commands", at_work),
-        ("oncebook_in_flight_waiters", waiting),
-        ("oncebook_lanes", app.commands.lanes.len()),
-    ] {
-        metrics::gauge!(name).set(f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-    }
+    gauges::of_process(&app);
+    gauges::of_database(app.standing(PATIENCE).await.as_deref(), app.clock.now());
     let text = app.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.unwrap_or_default()).into_response()
 }
@@ -152,7 +200,10 @@ mod tests {
         assert_eq!(status, 503);
         let expected = databases::newest().expect("a migration");
         let schema = format!(r#"{{"ok":false,"version":null,"expected":{expected}}}"#);
-        assert_eq!(body, format!(r#"{{"ready":false,"checks":{{"database":{{"ok":false}},"schema":{schema}}}}}"#));
+        assert_eq!(
+            body,
+            format!(r#"{{"ready":false,"checks":{{"database":{{"ok":false}},"schema":{schema}}},"workers":[]}}"#)
+        );
         assert_eq!(ask(&router, "/problems/slot_taken").await.0, 200);
         assert_eq!(ask(&router, "/problems/slot_free").await.0, 404);
         assert_eq!(ask(&router, "/problems/%ff").await.0, 404);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use scoped_futures::ScopedFutureExt;
 use tokio::time::Instant;
 
@@ -11,10 +12,14 @@ use crate::clock::{Clock, Ids};
 use crate::domain::event::{Logged, Place};
 use crate::store::log::{self, Moved, Reach};
 use crate::store::{Answering, Store};
+use crate::trace;
 use sqlx::postgres::PgConnection;
 
 /// Events of a partition that the relay moves at a time: 16 times as many take about 100 ms.
 const MOVED: i64 = 500;
+
+/// Events of a step whose traces its span is linked to.
+const LINKED: i64 = 512;
 
 /// What is read at a time: some milliseconds' work, from few enough partitions that another process finds some too.
 const REACH: Reach = Reach { lease: Duration::from_secs(5), partitions: 8, events: 64 };
@@ -45,7 +50,9 @@ impl PostgresLog {
 
 impl EventLog for PostgresLog {
     async fn relay(&self) -> Result<Moved, Away> {
-        self.insist(|connection| log::relay(connection, MOVED).scope_boxed()).await
+        // Nobody asks where from, unless it is traced.
+        let traceparents = if trace::on() { LINKED } else { 0 };
+        self.insist(|connection| log::relay(connection, MOVED, traceparents).scope_boxed()).await
     }
 
     async fn join(&self, group: &str) -> Result<(), Away> {
@@ -69,5 +76,9 @@ impl EventLog for PostgresLog {
 
     async fn lag(&self, group: &str) -> Result<Vec<(i16, i64)>, Away> {
         self.insist(|connection| log::lag(connection, group).scope_boxed()).await
+    }
+
+    async fn oldest(&self, group: &str) -> Result<Option<Timestamp>, Away> {
+        self.insist(|connection| log::oldest(connection, group).scope_boxed()).await
     }
 }

@@ -12,7 +12,7 @@ use super::StoreError;
 use crate::domain::event::{Event, Logged, Place};
 
 /// What a step of the relay moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Events.
     pub events: u64,
@@ -20,18 +20,22 @@ pub struct Moved {
     pub full: bool,
     /// When the oldest of them happened.
     pub oldest: Option<Timestamp>,
+    /// Trace contexts of some of them, where they were asked for.
+    pub traceparents: Vec<String>,
 }
 
-/// Moves up to `most` events of each partition that nobody else is at from the outbox into the log.
+/// Moves up to `most` events of each partition that nobody else is at from the outbox into the log; tells the trace contexts
+/// of as many as asked.
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn relay(connection: &mut PgConnection, most: i64) -> Result<Moved, StoreError> {
-    let moved = sqlx::query_file!("src/store/relay.sql", most).fetch_one(connection).await?;
+pub async fn relay(connection: &mut PgConnection, most: i64, traceparents: i64) -> Result<Moved, StoreError> {
+    let moved = sqlx::query_file!("src/store/relay.sql", most, traceparents).fetch_one(connection).await?;
     Ok(Moved {
         events: moved.events.unsigned_abs(),
         full: moved.most == most,
         oldest: moved.oldest.map(SqlTime::to_jiff),
+        traceparents: moved.traceparents,
     })
 }
 
@@ -152,6 +156,24 @@ pub async fn lag(connection: &mut PgConnection, group: &str) -> Result<Vec<(i16,
     .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|row| (row.partition, row.lag)).collect())
+}
+
+/// When the oldest event that a group has yet to read happened.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn oldest(connection: &mut PgConnection, group: &str) -> Result<Option<Timestamp>, StoreError> {
+    let oldest = sqlx::query_scalar!(
+        r#"select min(next.occurred_at) as oldest
+           from log_groups g cross join lateral (
+             select e.occurred_at from event_log e where e.partition = g.partition and e."offset" >= g."offset"
+             order by e."offset" limit 1) as next
+           where g.name = $1"#,
+        group
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(oldest.map(SqlTime::to_jiff))
 }
 
 /// A row of the log.

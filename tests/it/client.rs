@@ -43,6 +43,7 @@ pub(crate) struct Call {
     path: String,
     pub(crate) key: Option<String>,
     if_match: Option<String>,
+    traceparent: Option<String>,
     body: Value,
 }
 
@@ -66,7 +67,7 @@ impl Call {
     /// With a key of its own.
     fn new(method: Method, path: String, body: Value) -> Self {
         let key = Ids::random().secret()[..8].iter().fold(String::new(), |key, byte| format!("{key}{byte:02x}"));
-        Self { method, path, key: Some(key), if_match: None, body }
+        Self { method, path, key: Some(key), if_match: None, traceparent: None, body }
     }
 
     pub(crate) fn key(self, key: &str) -> Self {
@@ -75,6 +76,11 @@ impl Call {
 
     pub(crate) fn if_match(self, version: i64) -> Self {
         Self { if_match: Some(format!("\"{version}\"")), ..self }
+    }
+
+    /// As part of a trace.
+    pub(crate) fn traced(self, traceparent: &str) -> Self {
+        Self { traceparent: Some(traceparent.to_owned()), ..self }
     }
 
     /// The bytes on the wire, for whoever opens the socket himself.
@@ -171,6 +177,9 @@ impl Desk {
         }
         if let Some(tag) = &call.if_match {
             request = request.header("if-match", tag);
+        }
+        if let Some(traceparent) = &call.traceparent {
+            request = request.header("traceparent", traceparent);
         }
         if !call.body.is_null() {
             request = request.header("content-type", "application/json").body(call.body.to_string());

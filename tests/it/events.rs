@@ -84,6 +84,10 @@ impl EventLog for Stutters {
     async fn lag(&self, group: &str) -> Result<Vec<(i16, i64)>, Away> {
         self.0.lag(group).await
     }
+
+    async fn oldest(&self, group: &str) -> Result<Option<Timestamp>, Away> {
+        self.0.oldest(group).await
+    }
 }
 
 pub(crate) const TOLD: &str =

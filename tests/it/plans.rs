@@ -162,7 +162,7 @@ impl Early {
 }
 
 /// Pages this session has fetched so far, by table and index.
-async fn fetched(connection: &mut PgConnection) -> BTreeMap<String, i64> {
+pub(crate) async fn fetched(connection: &mut PgConnection) -> BTreeMap<String, i64> {
     let counted = "select relname::text, pg_stat_get_xact_blocks_fetched(oid) from pg_class
                    where relnamespace = 'public'::regnamespace";
     let counted: Vec<(String, i64)> = sqlx::query_as(counted).fetch_all(connection).await.expect("counted");

@@ -39,7 +39,11 @@ impl Process {
             loop {
                 let line = lines.next_line().await.expect("it can be read").expect("it says where it serves");
                 let told: Value = serde_json::from_str(&line).unwrap_or_default();
-                if told["fields"]["message"] == "serving the API" {
+                // One without the role api says where its metrics are.
+                if ["serving the API", "serving metrics and readiness"]
+                    .map(Value::from)
+                    .contains(&told["fields"]["message"])
+                {
                     return told["fields"]["address"].as_str().expect("an address").to_owned();
                 }
             }

@@ -11,9 +11,9 @@ const LONGEST: usize = 400;
 const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
-    ("command", &["command", "hint", "store", "domain", "clock"]),
-    ("app", &["app", "command", "store", "domain", "clock", "config"]),
-    ("http", &["http", "app", "command", "store", "domain", "clock"]),
+    ("command", &["command", "hint", "store", "domain", "clock", "trace"]),
+    ("app", &["app", "command", "store", "domain", "clock", "config", "pulse"]),
+    ("http", &["http", "app", "command", "store", "domain", "clock", "pulse", "trace"]),
 ];
 
 /// What only one part may use, and which: the start of a name in the source, the parts.
@@ -143,21 +143,51 @@ fn every_file_says_what_it_owns() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// The metrics that lines of text name in quotes.
+fn metrics_in(text: &str) -> impl Iterator<Item = &str> {
+    let named = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    text.split('"').skip(1).step_by(2).filter(move |name| name.strip_prefix("oncebook_").is_some_and(named))
+}
+
+/// Those that telemetry.rs has words for.
+fn described() -> Vec<&'static str> {
+    let described = include_str!("../../src/telemetry.rs");
+    described.split("describe_").skip(1).filter_map(|description| metrics_in(description).next()).collect()
+}
+
 /// Without words of its own, a metric comes without HELP, and whoever scrapes it has to guess.
 #[test]
 fn every_metric_says_what_it_counts() {
-    let described = include_str!("../../src/telemetry.rs");
-    let mut faults = Vec::new();
-    for file in files("src", "rs") {
+    let described = described();
+    let (mut faults, mut used) = (Vec::new(), Vec::new());
+    for file in files("src", "rs").iter().filter(|file| !file.path.ends_with("telemetry.rs")) {
         for (line, text) in file.code() {
-            let quoted = text.split('"').skip(1).step_by(2);
-            let named = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-            let metrics = quoted.filter(|name| name.strip_prefix("oncebook_").is_some_and(named));
-            let silent = metrics.filter(|name| !described.contains(&format!("!(\"{name}\", \"")));
+            let silent = metrics_in(text).filter(|name| !described.contains(name));
             faults.extend(silent.map(|name| file.at(line, &format!("{name} is not described in telemetry.rs"))));
+            used.extend(metrics_in(text).map(str::to_owned));
         }
     }
+    faults.extend(described.iter().filter(|it| !used.iter().any(|name| name == **it)).map(|it| format!("no {it}")));
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// An alert on what nobody counts never comes; one without a word on what to do wakes somebody for nothing.
+#[test]
+fn every_alert_names_what_is_counted_and_says_what_to_do() {
+    let (alerts, described) = (include_str!("../../docs/alerts.yaml"), described());
+    let words = alerts.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    let named: Vec<_> = words.filter(|word| word.starts_with("oncebook_")).collect();
+    let whole = |name: &str| {
+        let parts = ["_bucket", "_sum", "_count"].iter().filter_map(|part| name.strip_suffix(part));
+        parts.chain([name]).any(|name| described.contains(&name))
+    };
+    let unknown: Vec<_> = named.iter().filter(|name| !whole(name)).collect();
+    assert!(named.len() > 10 && unknown.is_empty(), "{unknown:?}");
+    for alert in alerts.split("- alert: ").skip(1) {
+        let has = ["\n        expr: ", "\n          summary: ", "\n          runbook: ", "severity: "];
+        let missing: Vec<_> = has.iter().filter(|part| !alert.contains(**part)).collect();
+        assert!(missing.is_empty(), "{missing:?} in {alert}");
+    }
 }
 
 #[test]

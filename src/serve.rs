@@ -20,6 +20,8 @@ use crate::http::{self, listen};
 use crate::janitor::{Flusher, Janitor};
 use crate::log::postgres::PostgresLog;
 use crate::notify;
+use crate::notify::notifier::Notifier;
+use crate::notify::senders::{Patience, Senders, Unusable};
 use crate::relay::Relay;
 use crate::store::databases;
 use crate::worker::{self, Worker};
@@ -45,6 +47,17 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
         background.spawn(worker::run(Consumer::of(&app, log, changes::Keep, logged), app.ids.clone(), stop.clone()));
     }
+    if roles.contains(&Role::Notifier) {
+        let patience = Patience::default();
+        match Senders::of(&app.config, patience) {
+            Ok(senders) => {
+                let notifier = Notifier::of(Arc::clone(&app), senders, patience);
+                background.spawn(worker::run(notifier, app.ids.clone(), stop.clone()));
+            }
+            // Whoever starts a process has asked before: see `check`.
+            Err(error) => tracing::error!(%error, "nobody is told of their visits"),
+        }
+    }
     if let Some(admin) = listeners.admin {
         background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));
     }
@@ -60,6 +73,14 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         tracing::warn!(code = problem.code.as_str(), "the last minute's replays are not counted");
     }
     app.store.close();
+}
+
+/// Says at the start what would only show in the middle of the work.
+///
+/// # Errors
+/// What is set makes no sender of notifications.
+pub fn check(config: &Config, roles: &[Role]) -> Result<(), Unusable> {
+    if roles.contains(&Role::Notifier) { Senders::of(config, Patience::default()).map(drop) } else { Ok(()) }
 }
 
 /// Where a process listens.

@@ -1,0 +1,1 @@
+//! The notifier dies at every step.

@@ -44,8 +44,16 @@ pub(crate) struct Post {
 impl Post {
     /// All patients have an address of their own and prefer `channel`.
     pub(crate) async fn new(channel: &str) -> Self {
+        Self::at(channel, Clock::frozen(Clock::system().now())).await
+    }
+
+    /// The same with a clock that runs, as other processes' clocks do.
+    pub(crate) async fn on_time(channel: &str) -> Self {
+        Self::at(channel, Clock::system()).await
+    }
+
+    async fn at(channel: &str, clock: Clock) -> Self {
         let mut trial = Trial::new().await;
-        let clock = Clock::frozen(Clock::system().now());
         let app = trial.serve(Setup { clock: clock.clone(), ..trial.setup() }).await;
         trial.change(&format!("update patients set preferred_channel = '{channel}'")).await;
         let (mailbox, gateway) = (Mailbox::open().await, Gateway::open().await);

@@ -82,10 +82,7 @@ async fn a_permanent_no_is_final() {
     post.later(SignedDuration::from_hours(2));
     post.settle().await;
     let state = |reason: &str| format!("confirmation 1 REJECTED {reason} 1");
-    assert_eq!(
-        post.confirmations().await,
-        ["http_422", "smtp_550", "smtp_550", "smtp_554", "smtp_554"].map(state)
-    );
+    assert_eq!(post.confirmations().await, ["http_422", "smtp_550", "smtp_550", "smtp_554", "smtp_554"].map(state));
     assert_eq!(post.tasks().await.len(), 5);
     assert!(post.mailbox.taken().is_empty() && post.gateway.taken().is_empty());
     post.end().await;
@@ -245,7 +242,13 @@ async fn what_is_not_known_is_asked_again_where_the_receiver_knows_our_id() {
     post.say(step(id, "cancel")).await;
     post.later(SignedDuration::from_hours(1));
     post.settle().await;
-    assert_eq!(post.count("select count(*) from notification_intents where state = 'SUPERSEDED' and reason_code = 'outcome_unknown'").await, 1);
+    assert_eq!(
+        post.count(
+            "select count(*) from notification_intents where state = 'SUPERSEDED' and reason_code = 'outcome_unknown'"
+        )
+        .await,
+        1
+    );
     post.end().await;
 }
 

@@ -213,7 +213,7 @@ mod tests {
         reminder_hours: i32,
         now: &str,
     ) -> Verdict {
-        let settings = Settings { quiet_hours, reminder_hours, ..Settings::unset(Uuid::nil()) };
+        let settings = Settings { reminder_hours, quiet_hours, ..Settings::unset(Uuid::nil()) };
         let (start, zone) = (at("2026-12-01T08:00:00Z"), zone("Europe/Berlin").expect("a zone"));
         Due { kind, since: at(due_at), start, status, settings: &settings, zone: &zone }.verdict(at(now))
     }

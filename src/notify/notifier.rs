@@ -246,7 +246,7 @@ impl Notifier {
         if !self.senders.has(channel) {
             return Ok(self.held("no_sender", NO_SENDER, now));
         }
-        if let Err(open_for) = self.breaker(channel).admit() {
+        if let Err(open_for) = self.breaker(channel).admit(Instant::now()) {
             let pause = SignedDuration::try_from(open_for).unwrap_or(LONGEST_PAUSE);
             return Ok(self.held("destination_away", pause, now));
         }
@@ -330,11 +330,11 @@ impl Notifier {
         let (now, breaker, ids) = (self.app.clock.now(), self.breaker(channel), &self.app.ids);
         let more = claimed.attempts < MOST_TRIES;
         match &sent {
-            Sent::Away(_, after) => breaker.is_away(ids, *after),
+            Sent::Away(_, after) => breaker.is_away(Instant::now(), ids, *after),
             // It wants to hear from nobody until then.
-            Sent::NotNow(_, Some(after)) => breaker.is_away(ids, Some(*after)),
+            Sent::NotNow(_, Some(after)) => breaker.is_away(Instant::now(), ids, Some(*after)),
             // It may be this message's doing, but what does not answer one is not sent the next at once.
-            Sent::Unknown { answered: false } => breaker.is_away(ids, None),
+            Sent::Unknown { answered: false } => breaker.is_away(Instant::now(), ids, None),
             Sent::Taken | Sent::Refused(_) | Sent::NotNow(_, None) | Sent::Unknown { .. } => breaker.is_there(),
         }
         match sent {

@@ -39,7 +39,8 @@ pub async fn supersede(
            from unnest($1::uuid[], $2::uuid[], $3::int[]) as at(tenant_id, appointment_id, schedule_version)
            join notification_intents i on i.tenant_id = at.tenant_id and i.appointment_id = at.appointment_id
              and i.schedule_version < at.schedule_version
-           where i.state = 'PENDING'
+           -- That is, PENDING. Said so, the index of all that is due might be gone through for it.
+           where i.token is null and i.decided_at is null
            order by i.tenant_id, i.id
            for update of i
          ) as overtaken

@@ -28,8 +28,8 @@ taken as (
   from (
     select t.tenant_id, t.id, a.schedule_version > m.schedule_version as stale
     from (select * from due union all select * from late) as t
-    join notification_intents m on m.tenant_id = t.tenant_id and m.id = t.id
-    join appointments a on a.tenant_id = m.tenant_id and a.id = m.appointment_id
+    cross join lateral (select * from notification_intents where tenant_id = t.tenant_id and id = t.id offset 0) as m
+    cross join lateral (select * from appointments where tenant_id = m.tenant_id and id = m.appointment_id offset 0) as a
   ) as at
   where n.tenant_id = at.tenant_id and n.id = at.id
   returning n.*
@@ -43,9 +43,12 @@ select t.tenant_id as "tenant_id!", t.id as "id!", t.clinic_id as "clinic_id!", 
   cn.reminder_hours as "reminder_hours?", cn.quiet_from as "quiet_from?", cn.quiet_to as "quiet_to?",
   cn.templates as "templates?: Json<Templates>", cn.version as "version?"
 from taken t
-join appointments a on a.tenant_id = t.tenant_id and a.id = t.appointment_id
-join patients p on p.tenant_id = a.tenant_id and p.id = a.patient_id
-join practitioners w on w.tenant_id = a.tenant_id and w.id = a.practitioner_id
-join services s on s.tenant_id = a.tenant_id and s.clinic_id = a.clinic_id and s.id = a.service_id
-join clinics c on c.tenant_id = a.tenant_id and c.id = a.clinic_id
+-- "offset 0": what is outside comes in as values, so all of a primary key's columns are looked up (see look_change.sql).
+cross join lateral (select * from appointments where tenant_id = t.tenant_id and id = t.appointment_id offset 0) as a
+cross join lateral (select * from patients where tenant_id = a.tenant_id and id = a.patient_id offset 0) as p
+cross join lateral (select * from practitioners where tenant_id = a.tenant_id and id = a.practitioner_id offset 0) as w
+cross join lateral (
+  select * from services where tenant_id = a.tenant_id and clinic_id = a.clinic_id and id = a.service_id offset 0
+) as s
+cross join lateral (select * from clinics where tenant_id = a.tenant_id and id = a.clinic_id offset 0) as c
 left join clinic_notifications cn on cn.tenant_id = a.tenant_id and cn.clinic_id = a.clinic_id

@@ -4,7 +4,7 @@
 with mine as materialized (
   select n.tenant_id, n.id, a.schedule_version > n.schedule_version as stale
   from notification_intents n
-  join appointments a on a.tenant_id = n.tenant_id and a.id = n.appointment_id
+  cross join lateral (select * from appointments where tenant_id = n.tenant_id and id = n.appointment_id offset 0) as a
   where n.tenant_id = $1::uuid and n.id = $2::uuid and n.token = $3::uuid
 ),
 sent as (

@@ -15,11 +15,21 @@ with written as (
 ),
 moved as (
   update notification_intents i
-  set due_at = lower(a.during) - w.reminder_hours * interval '1 hour', next_attempt_at = null, reason_code = null
+  set due_at = r.due_at, next_attempt_at = null, reason_code = null
   from written w
-  join appointments a on a.clinic_id = w.clinic_id and a.tenant_id = w.tenant_id and a.kind = 'visit' and lower(a.during) > $3
-  where i.tenant_id = a.tenant_id and i.appointment_id = a.id and i.schedule_version = a.schedule_version and i.kind = 'reminder'
-    and i.state = 'PENDING' and i.due_at <> lower(a.during) - w.reminder_hours * interval '1 hour'
+  -- "offset 0", and no word of PENDING, which these are: each is looked up by its visit, and nothing is gone through.
+  cross join lateral (
+    select a.tenant_id, a.id, a.schedule_version, lower(a.during) as start from appointments a
+    where a.clinic_id = w.clinic_id and a.tenant_id = w.tenant_id and lower(a.during) > $3 and a.kind = 'visit'
+    offset 0
+  ) as coming
+  cross join lateral (
+    select o.tenant_id, o.id, coming.start - w.reminder_hours * interval '1 hour' as due_at from notification_intents o
+    where o.appointment_id = coming.id and o.schedule_version = coming.schedule_version and o.kind = 'reminder'
+      and o.tenant_id = coming.tenant_id
+    offset 0
+  ) as r
+  where i.tenant_id = r.tenant_id and i.id = r.id and i.token is null and i.decided_at is null and i.due_at <> r.due_at
 )
 insert into audit (tenant_id, id, at, subject, credential_id, clinic_id, operation, target_id, status, request_id, caller_request_id)
 select tenant_id, $2::uuid, $3, $4::text, $5::uuid, clinic_id, $6::text, clinic_id, 200, $7::uuid, $8::text from written

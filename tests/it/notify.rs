@@ -21,6 +21,7 @@ use crate::gateway::Gateway;
 use crate::mailbox::{Mailbox, Stage, Taken};
 
 mod killed;
+mod plans;
 mod settings;
 mod trouble;
 
@@ -234,16 +235,15 @@ async fn what_was_overtaken_before_it_was_sent_is_never_sent() {
 #[tokio::test]
 async fn who_prefers_text_messages_gets_them_and_who_wants_nothing_gets_nothing() {
     let post = Post::new("sms").await;
-    let mut change = String::new();
     for (patient, set) in [
         (1, "preferred_channel = 'none'"),
         (2, "phone = null"),
         (3, "preferred_channel = 'email', email = ''"),
         (4, "preferred_channel = 'email', email = 'ada at example'"),
     ] {
-        change += &format!("update patients set {set} where id = '{}';", post.trial.demo.patient_ids[patient]);
+        let patient = post.trial.demo.patient_ids[patient];
+        post.trial.change(&format!("update patients set {set} where id = '{patient}'")).await;
     }
-    post.trial.change(&change).await;
     for patient in 0..5 {
         post.book(Visit { patient, slot: patient * 4, ..Visit::default() }).await;
     }

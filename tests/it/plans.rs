@@ -26,10 +26,10 @@ use uuid::Uuid;
 use crate::ground::Ground;
 
 /// Visits, keys, patients and blocks, when the tables are full.
-const ROWS: i32 = 20_000;
+pub(crate) const ROWS: i32 = 20_000;
 
 /// Pages a statement may read. It is some five for each index it looks into or writes, and each table has hundreds.
-const PAGES: i64 = 150;
+pub(crate) const PAGES: i64 = 150;
 
 /// Pages of the question that is put under the locks: four arms.
 const PAGES_OF_HELD: i64 = 25;
@@ -37,8 +37,8 @@ const PAGES_OF_HELD: i64 = 25;
 /// Longer than filling the tables takes on any machine.
 const FILLING: Duration = Duration::from_mins(5);
 
-const TENANT: Uuid = Uuid::from_u128(1);
-const CLINIC: Uuid = Uuid::from_u128(2);
+pub(crate) const TENANT: Uuid = Uuid::from_u128(1);
+pub(crate) const CLINIC: Uuid = Uuid::from_u128(2);
 const SERVICE: Uuid = Uuid::from_u128(3);
 /// Behind all the others, so that who goes through them goes through all.
 const PATIENT: Uuid = Uuid::from_u128(0x4000_0000_0000_0000_0000_0000_0000_0000);
@@ -46,9 +46,9 @@ const CREDENTIAL: Uuid = Uuid::from_u128(5);
 /// Practitioner and operatory of every visit.
 const OF_VISITS: Uuid = Uuid::from_u128(6);
 /// A visit among those the tables are filled with.
-const A_VISIT: Uuid = Uuid::from_u128(0x1000_0000_0000_7000_8000_0000_0000_0001);
+pub(crate) const A_VISIT: Uuid = Uuid::from_u128(0x1000_0000_0000_7000_8000_0000_0000_0001);
 
-const WORLD: &str = "
+pub(crate) const WORLD: &str = "
   insert into tenants values (lpad('1', 32, '0')::uuid, 'Group', '2026-01-01');
   insert into clinics (tenant_id, id, name, time_zone, slot_minutes, allow_overbooking, min_notice_minutes, horizon_days,
     key_retention_days, created_at, updated_at)
@@ -105,16 +105,16 @@ const THE_REST: &str = "
   join operatories o on o.name = '7'";
 
 /// A database of its own, and a connection as the service opens them.
-struct Early {
+pub(crate) struct Early {
     ground: Arc<Ground>,
     database: String,
-    connection: PgConnection,
+    pub(crate) connection: PgConnection,
     ids: Ids,
     now: Timestamp,
 }
 
 impl Early {
-    async fn new(name: &str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         let ground = Ground::shared().await;
         // By the names of trials, so that the next run drops what this one may leave.
         let database = format!("trial_plans_{name}");
@@ -132,7 +132,7 @@ impl Early {
         Self { ground, database, connection, ids: Ids::seeded(11), now }
     }
 
-    async fn fill(&mut self, from: i32, to: i32) {
+    pub(crate) async fn fill(&mut self, from: i32, to: i32) {
         for rows in [VISITS, THE_REST] {
             let rows = sqlx::query(rows).bind(from).bind(to).bind(self.now.to_sqlx());
             rows.execute(&mut self.connection).await.expect("rows");
@@ -140,7 +140,7 @@ impl Early {
     }
 
     /// Runs something, undoes it, and tells how many pages it read of what.
-    async fn pages(&mut self, work: impl AsyncFnOnce(&mut PgConnection, &Errand)) -> BTreeMap<String, i64> {
+    pub(crate) async fn pages(&mut self, work: impl AsyncFnOnce(&mut PgConnection, &Errand)) -> BTreeMap<String, i64> {
         let errand = Errand::new(&self.ids, self.now);
         let connection = &mut self.connection;
         sqlx::raw_sql("begin").execute(&mut *connection).await.expect("begun");
@@ -155,7 +155,7 @@ impl Early {
         read
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.connection.close().await.expect("closed");
         self.ground.cluster.drop_database(&self.database).await.expect("dropped");
     }
@@ -170,12 +170,12 @@ async fn fetched(connection: &mut PgConnection) -> BTreeMap<String, i64> {
 }
 
 /// What a command brings to its commit.
-struct Errand {
-    asker: Asker,
+pub(crate) struct Errand {
+    pub(crate) asker: Asker,
     claim: Claim,
     reply: Reply,
-    now: Timestamp,
-    ids: Ids,
+    pub(crate) now: Timestamp,
+    pub(crate) ids: Ids,
 }
 
 impl Errand {

@@ -1,10 +1,6 @@
 //! The notifier's process is killed between every two of its steps, and at any moment: a text message has its effect once,
 //! since the gateway knows our id; a mail goes out at most once, and what nobody can answer for is a task for STAFF.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use super::Post;
 use crate::app::{Visit, eventually};
 use crate::gateway::Instead;
@@ -150,17 +146,24 @@ async fn killed_between_every_two_steps() {
     post.end().await;
 }
 
+/// More than a process gets through before it is killed.
+const VISITS: i32 = 120;
+
 #[tokio::test]
 async fn killed_at_any_moment() {
     let post = Post::on_time("email").await;
     post.trial.change("update patients set preferred_channel = 'sms' where id::text < '8'").await;
-    for n in 0..60 {
+    for n in 0..VISITS.unsigned_abs() as usize {
         post.book(Visit { slot: n, patient: n % 50, ..Visit::default() }).await;
     }
-    for round in 0..5 {
+    let sent = || post.mailbox.taken().len() + post.gateway.asked().len();
+    for round in 0..6 {
+        let before = sent();
         let process = post.process(&post.trial.url()).await;
-        sleep(Duration::from_millis(5 + 17 * round)).await;
+        eventually("it is in the middle of it", async || sent() > before + round).await;
         process.kill().await;
+        // What was under way is left under way.
+        post.leases_end().await;
     }
     post.another_takes_over().await;
     post.holds().await;
@@ -173,7 +176,7 @@ async fn killed_at_any_moment() {
         post.count("select count(*) from notification_intents where channel = 'email' and state = 'UNKNOWN'").await;
     let taken = i64::try_from(post.mailbox.taken().len()).expect("few");
     assert!((mailed..=mailed + unknown).contains(&taken), "{mailed} {unknown} {taken}");
-    assert_eq!(mailed + unknown + texted, 60);
+    assert_eq!(mailed + unknown + texted, i64::from(VISITS));
     println!("mailed {mailed}, not confirmed {unknown}, texted {texted}, posted {}", post.gateway.asked().len());
     post.end().await;
 }

@@ -25,7 +25,7 @@ impl Post {
     }
 
     /// As if every lease had ended.
-    async fn leases_end(&self) {
+    pub(super) async fn leases_end(&self) {
         let past = "update notification_intents set lease_until = clock_timestamp() - interval '1 second'
           where state in ('LEASED', 'SENT')";
         self.trial.change(past).await;

@@ -41,10 +41,7 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_histogram!("oncebook_relay_wait_seconds", "Time from a commit to its event's place in the log.");
     metrics::describe_counter!("oncebook_consumer_decisions_total", "Deliveries by logical consumer and decision.");
     metrics::describe_counter!("oncebook_notifications_total", "Tries at notifications by channel and outcome.");
-    metrics::describe_counter!(
-        "oncebook_notification_tries_total",
-        "Notifications that were sent, whatever came of it."
-    );
+    metrics::describe_counter!("oncebook_notification_tries_total", "Notifications sent, whatever came of it.");
     metrics::describe_gauge!("oncebook_notification_oldest_due_seconds", "Age of the oldest notification that is due.");
     metrics::describe_gauge!("oncebook_notification_breaker_open", "1 while a channel's destination is away.");
     metrics::describe_gauge!("oncebook_notification_sender", "1 where there is something to send a channel with.");

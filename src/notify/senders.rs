@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::mail::Smtp;
 use super::message::Mailed;
 use super::sms::Gateway;
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::domain::directory::Channel;
 
 /// What became of a sending.
@@ -112,19 +112,22 @@ impl Senders {
     /// # Errors
     /// [`Unusable`].
     pub fn of(config: &Config, patience: Patience) -> Result<Self, Unusable> {
+        // As DATABASE_URL is taken: an empty one is none.
+        let set = |setting: &Option<Secret>| setting.clone().filter(|Secret(text)| !text.is_empty());
+        let (smtp_url, sms_url, sms_token) = (set(&config.smtp_url), set(&config.sms_url), set(&config.sms_token));
         let folder = config.messages_folder.as_deref().map(Folder::at);
-        let from = match &config.mail_from {
+        let from = match config.mail_from.as_deref().filter(|from| !from.is_empty()) {
             Some(from) => from.parse().map_err(|_| Unusable::MailFrom)?,
-            None if config.smtp_url.is_some() => return Err(Unusable::MailFrom),
+            None if smtp_url.is_some() => return Err(Unusable::MailFrom),
             // RFC 2606: nobody's.
             None => "oncebook@example.org".parse().map_err(|_| Unusable::MailFrom)?,
         };
-        let mail = match &config.smtp_url {
+        let mail = match &smtp_url {
             Some(url) => Some(Mail::Smtp(Smtp::at(&url.0, &from, patience)?)),
             None => folder.clone().map(Mail::Folder),
         };
-        let sms = match &config.sms_url {
-            Some(url) => Some(Sms::Gateway(Gateway::at(&url.0, config.sms_token.as_ref(), patience)?)),
+        let sms = match &sms_url {
+            Some(url) => Some(Sms::Gateway(Gateway::at(&url.0, sms_token.as_ref(), patience)?)),
             None => folder.map(Sms::Folder),
         };
         Ok(Self { mail, sms, from })

@@ -305,6 +305,31 @@ async fn what_was_due_before_a_notifier_ever_ran_is_not_told() {
 }
 
 #[tokio::test]
+async fn without_a_server_a_folder_takes_messages() {
+    let post = Post::new("email").await;
+    let folder = std::env::temp_dir().join(format!("oncebook-mail-{}", post.trial.demo.tenant_id));
+    let config = Config { messages_folder: Some(folder.clone()), ..Config::from_environment() };
+    let dev = Notifier::of(Arc::clone(&post.app), Senders::of(&config, PATIENCE).expect("senders"), PATIENCE);
+    post.book(Visit::default()).await;
+    settle(&dev).await;
+    post.trial.change("update patients set preferred_channel = 'sms'").await;
+    post.book(Visit { slot: 4, ..Visit::default() }).await;
+    settle(&dev).await;
+    let mut files: Vec<_> = std::fs::read_dir(&folder).expect("a folder").flatten().map(|it| it.path()).collect();
+    files.sort_unstable_by_key(|path| path.extension().map(std::ffi::OsStr::to_owned));
+    let texts: Vec<_> = files.iter().map(|path| std::fs::read_to_string(path).expect("text")).collect();
+    assert!(
+        texts[0].contains("Subject: Your appointment on") && texts[0].contains("To: \"Ada Arslan\""),
+        "{}",
+        texts[0]
+    );
+    assert!(texts[1].starts_with("To: +49 30 23125 000") && texts[1].contains(&in_words(4)), "{}", texts[1]);
+    assert_eq!(post.count("select count(*) from notification_intents where state = 'COMPLETED'").await, 2);
+    std::fs::remove_dir_all(folder).expect("removed");
+    post.end().await;
+}
+
+#[tokio::test]
 async fn a_name_begins_no_header() {
     let post = Post::new("email").await;
     let patient = post.trial.demo.patient_ids[0];

@@ -197,7 +197,8 @@ async fn a_receiver_that_says_when_is_heard() {
     for asked in 1..=3 {
         post.settle().await;
         assert_eq!(post.gateway.asked().len(), asked);
-        sleep(Duration::from_millis(1500)).await;
+        // The second pause is longer than the first: two seconds at the most.
+        sleep(Duration::from_millis(2100)).await;
         post.later(SignedDuration::from_mins(1));
     }
     assert_eq!(post.confirmations().await, ["confirmation 1 COMPLETED - 2"], "a 503 is no try of the message's own");

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,13 +16,15 @@ pub enum Role {
     Relay,
     /// Reads the log and does, once each, what follows from its events.
     Consumers,
+    /// Tells patients of their visits.
+    Notifier,
     /// Forgets keys past their retention, seals the audit.
     Janitor,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 4] = [Self::Api, Self::Relay, Self::Consumers, Self::Janitor];
+    pub const ALL: [Self; 5] = [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Janitor];
 }
 
 /// Which database, by flag or by environment.
@@ -79,6 +82,39 @@ pub struct Config {
     /// ok; a process without the role api is then not ready.
     #[arg(long, env = "ONCEBOOK_READY_BEHIND", default_value = "60", value_parser = patience)]
     pub ready_behind: Duration,
+    /// The mail server of the role notifier, as `smtps://user:password@host:465`, or `smtp://host:587` for one that goes over
+    /// to TLS, which it must where there is a password, or with `?tls=required`, and does not with `?tls=none`. A path is the
+    /// name to greet it with.
+    #[arg(long, env = "ONCEBOOK_SMTP_URL", hide_env_values = true, value_name = "URL")]
+    pub smtp_url: Option<Secret>,
+    /// The sender of mails: `desk@example.org`, or `Spree Dental <desk@example.org>`; without a name each has its clinic's.
+    #[arg(long, env = "ONCEBOOK_MAIL_FROM", value_name = "MAILBOX")]
+    pub mail_from: Option<String>,
+    /// Where text messages are posted to as JSON, with the intent's id as `Idempotency-Key`.
+    #[arg(long, env = "ONCEBOOK_SMS_URL", hide_env_values = true, value_name = "URL")]
+    pub sms_url: Option<Secret>,
+    /// The bearer token that goes with them.
+    #[arg(long, env = "ONCEBOOK_SMS_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub sms_token: Option<Secret>,
+    /// A folder that takes mails and text messages as files, where nothing else is set to: for `oncebook dev`.
+    #[arg(skip)]
+    pub messages_folder: Option<PathBuf>,
+}
+
+/// A setting that is never shown: a password, or a URL with one in it.
+#[derive(Clone)]
+pub struct Secret(pub String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(not shown)")
+    }
 }
 
 impl Config {

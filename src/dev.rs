@@ -115,6 +115,12 @@ impl Machine {
         self.cluster.as_deref()
     }
 
+    /// Where messages to patients are written down, where nothing is set to send them with.
+    #[must_use]
+    pub fn messages_folder(&self) -> PathBuf {
+        self.data_dir.join("mail")
+    }
+
     /// Starts the private Postgres again whenever it ends, until told to stop. Nothing to do where the database is somebody
     /// else's.
     ///
@@ -153,7 +159,7 @@ impl Machine {
         let opening = welcome::opening(&mut connection, &self.demo, now).await?;
         connection.close().await?;
         let path = record::write(&self.data_dir, &record)?;
-        print!("{}", welcome::text(&record, &path, opening, self.ids.uuid(now)));
+        print!("{}", welcome::text(&record, &path, &self.messages_folder(), opening, self.ids.uuid(now)));
         Ok(())
     }
 

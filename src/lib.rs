@@ -32,6 +32,7 @@
 //! | which status leads to which | [`command::transition`] |
 //! | who may do what | [`domain::access`] |
 //! | what makes two requests the same | the command's `fields`, and [`domain::fingerprint`] |
+//! | what a patient is told, and when not | [`domain::notification`], [`domain::template`] |
 //! | how long an answer replays | [`command::reply`] |
 //! | an error's code, status or advice | [`domain::problem`] |
 //! | the limits of duplicates | [`command::registry`]; of time: [`config`] |
@@ -47,7 +48,8 @@
 //! | [`command`] | look, decide, commit: the loop and one file for each thing one may ask for |
 //! | [`http`] | REST: router, guards, extractors, one file for each resource |
 //! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log → inbox → handler |
-//! | [`notify`], [`changes`] | what consumers do: overtaken notices, the feed of changes |
+//! | [`notify`] | what patients are told: words, senders, and what became of each; `docs/notifications.md` |
+//! | [`changes`] | what a consumer keeps: the feed of changes |
 //! | [`hint`] | wakes the background work of this process |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
 //! | [`pulse`], [`trace`] | how background work is doing; what led to what, across requests, relay and consumers |

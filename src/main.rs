@@ -103,6 +103,7 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
         What::Dev { port, data_dir, database_url } => Box::pin(develop(port, data_dir, database_url)).await?,
         What::Serve { database, roles, config } => {
             let database_url = url(database)?;
+            serve::check(&config, &roles)?;
             let exporting = telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
             serve_until(config, &database_url, &roles, listeners, serve::stop_on_signal()?).await?;
@@ -171,7 +172,10 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
     };
     let machine = dev::prepare(options).await?;
     let listen = (Ipv4Addr::LOCALHOST, port).into();
-    let config = Config { listen, rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+    let messages_folder = Some(machine.messages_folder());
+    let unlimited = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+    let config = Config { listen, messages_folder, ..unlimited };
+    serve::check(&config, &Role::ALL)?;
     let listeners = Listeners::bind(&config, &Role::ALL).await?;
     let address = listeners.api.as_ref().and_then(|api| api.local_addr().ok()).unwrap_or(listen);
     let base_url = format!("http://{address}");

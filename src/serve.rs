@@ -20,6 +20,8 @@ use crate::http::{self, listen};
 use crate::janitor::{Flusher, Janitor};
 use crate::log::postgres::PostgresLog;
 use crate::notify;
+use crate::notify::notifier::Notifier;
+use crate::notify::senders::{Patience, Senders, Unusable};
 use crate::relay::Relay;
 use crate::store::databases;
 use crate::worker::{self, Worker};
@@ -45,6 +47,14 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
     if roles.contains(&Role::Consumers) {
         background.start(Consumer::of(&app, log.clone(), notify::Supersede, logged.clone()));
         background.start(Consumer::of(&app, log, changes::Keep, logged));
+    }
+    if roles.contains(&Role::Notifier) {
+        let patience = Patience::default();
+        match Senders::of(&app.config, patience) {
+            Ok(senders) => background.start(Notifier::of(Arc::clone(&app), senders, patience)),
+            // Whoever starts a process has asked before: see `check`.
+            Err(error) => tracing::error!(%error, "nobody is told of their visits"),
+        }
     }
     if let Some(admin) = listeners.admin {
         background.tasks.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));
@@ -76,6 +86,14 @@ impl Background<'_> {
         let pulse = self.app.pulses.begin(worker.name(), worker.rest());
         self.tasks.spawn(worker::run(worker, pulse, self.app.ids.clone(), self.stop.clone()));
     }
+}
+
+/// Says at the start what would only show in the middle of the work.
+///
+/// # Errors
+/// What is set makes no sender of notifications.
+pub fn check(config: &Config, roles: &[Role]) -> Result<(), Unusable> {
+    if roles.contains(&Role::Notifier) { Senders::of(config, Patience::default()).map(drop) } else { Ok(()) }
 }
 
 /// Where a process listens.

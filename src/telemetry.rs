@@ -99,6 +99,16 @@ fn describe_events() {
         "Time from a command's commit to its event's effect, by logical consumer; by two machines' clocks where two took part."
     );
     metrics::describe_counter!("oncebook_events_aged_total", "Events that left the log, their retention being over.");
+    metrics::describe_counter!("oncebook_notifications_total", "Tries at notifications by channel and outcome.");
+    metrics::describe_counter!("oncebook_notification_tries_total", "Notifications sent, whatever came of it.");
+    metrics::describe_gauge!("oncebook_notification_oldest_due_seconds", "Age of the oldest notification that is due.");
+    metrics::describe_gauge!("oncebook_notification_breaker_open", "1 while a channel's destination is away.");
+    metrics::describe_gauge!("oncebook_notification_sender", "1 where there is something to send a channel with.");
+    metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
+    metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");
+    metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");
+    metrics::describe_gauge!("oncebook_in_flight_waiters", "Duplicates that wait for the first request's answer.");
+    metrics::describe_gauge!("oncebook_lanes", "Practitioners and appointments that commands take turns on.");
     metrics::describe_counter!("oncebook_keys_purged_total", "Keys the janitor forgot, their retention being over.");
 }
 

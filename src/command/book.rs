@@ -120,7 +120,7 @@ impl Command for Book {
         let row = self.row(clinic, slot, during, moment);
         let effect = Effect {
             event: EventType::Booked,
-            notices: notices("confirmation", self.start, moment.now),
+            notices: notices("confirmation", self.start, clinic.reminder_hours, moment.now),
             resources: if slot.overbooking_near {
                 [Some(self.practitioner_id), self.operatory_id].into_iter().flatten().collect()
             } else {

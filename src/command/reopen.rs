@@ -41,7 +41,7 @@ impl Command for Reopen {
         Question::Change(Change { enters_slot: true, ..Change::of(self.id, Kind::Visit) })
     }
 
-    fn decide(&self, Moving { row, slot, .. }: &Moving, moment: &Moment<'_>) -> Result<Decision, Refusal> {
+    fn decide(&self, Moving { clinic, row, slot }: &Moving, moment: &Moment<'_>) -> Result<Decision, Refusal> {
         if row.status == Status::Fulfilled {
             return Err(Refusal::TransitionNotAllowed(row.status));
         }
@@ -67,7 +67,7 @@ impl Command for Reopen {
         };
         let effect = Effect {
             event: EventType::Reopened,
-            notices: notices("confirmation", row.during.start, moment.now),
+            notices: notices("confirmation", row.during.start, clinic.reminder_hours, moment.now),
             resources: [row.practitioner_id, row.operatory_id].into_iter().flatten().collect(),
             recheck: enters && slot.overbooking_near,
         };

@@ -106,7 +106,7 @@ impl Command for Reschedule {
         }
         let effect = Effect {
             event: EventType::Rescheduled,
-            notices: notices("change", self.start, moment.now),
+            notices: notices("change", self.start, clinic.reminder_hours, moment.now),
             // Every resource it leaves and enters: two moves into one slot would else wait for each other in a deadlock.
             resources: [row.practitioner_id, row.operatory_id, next.practitioner_id, next.operatory_id]
                 .into_iter()

@@ -42,7 +42,13 @@ fn first_free(practitioners: &[Uuid], taken: &[Taken], now: Timestamp) -> Option
 }
 
 /// The text, ending in a line break.
-pub(crate) fn text(record: &DevJson, dev_json: &Path, (practitioner, start): Opening, key: Uuid) -> String {
+pub(crate) fn text(
+    record: &DevJson,
+    dev_json: &Path,
+    messages: &Path,
+    (practitioner, start): Opening,
+    key: Uuid,
+) -> String {
     let base = &record.base_url;
     let body = json!({
         "clinic_id": record.clinic_id,
@@ -60,6 +66,7 @@ Oncebook is ready.
   service      {base}
   documents    {base}/docs
   keys, ids    {}
+  mail         {} (what patients are told, unless ONCEBOOK_SMTP_URL or ONCEBOOK_SMS_URL is set)
   Postgres     {}
 
 Book an appointment, then paste the same line again: it answers with the same bytes and books nothing twice.
@@ -69,6 +76,7 @@ curl -i {base}/v1/appointments -H 'Authorization: Bearer {token}' -H 'Idempotenc
 Ctrl-C stops all of it.
 ",
         dev_json.display(),
+        messages.display(),
         record.database_url,
     )
 }

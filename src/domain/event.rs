@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::appointment::{Appointment, Kind};
+use super::notification::reminder_at;
 
 /// An event's type, a past fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,13 +175,11 @@ pub struct Notice {
     pub due_at: Timestamp,
 }
 
-/// Hours before a visit at which its reminder falls due.
-const REMINDER_HOURS: i64 = 24;
-
-/// What follows from a visit having been booked, moved or reopened: `first` at once, and a reminder if there is time for one.
+/// What follows from a visit having been booked, moved or reopened: `first` at once, and a reminder, so many hours before it
+/// as its clinic has set, if there is time for one.
 #[must_use]
-pub fn notices(first: &'static str, start: Timestamp, now: Timestamp) -> Vec<Notice> {
-    let reminder = start.saturating_sub(jiff::SignedDuration::from_hours(REMINDER_HOURS)).unwrap_or(now);
+pub fn notices(first: &'static str, start: Timestamp, reminder_hours: i32, now: Timestamp) -> Vec<Notice> {
+    let reminder = reminder_at(start, reminder_hours);
     let mut notices = vec![Notice { kind: first, due_at: now }];
     if reminder > now {
         notices.push(Notice { kind: "reminder", due_at: reminder });

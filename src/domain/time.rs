@@ -62,6 +62,13 @@ impl Stretches {
         self.0.get(reaching).is_some_and(|stretch| stretch.contains(span))
     }
 
+    /// The stretch that an instant lies in.
+    #[must_use]
+    pub fn around(&self, at: Timestamp) -> Option<Span> {
+        let unfinished = self.0.partition_point(|stretch| stretch.end <= at);
+        self.0.get(unfinished).filter(|stretch| stretch.start <= at).copied()
+    }
+
     /// Whether `span` has an instant in common with any stretch.
     #[must_use]
     pub fn meet(&self, span: &Span) -> bool {

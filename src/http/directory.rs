@@ -25,6 +25,7 @@ use crate::store::directory::{self, Entry, Listing, Named};
 
 pub mod clinics;
 pub mod hours;
+pub mod notifications;
 pub mod operatories;
 pub mod patients;
 pub mod practitioners;
@@ -37,6 +38,7 @@ pub fn reads() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(clinics::get))
         .routes(routes!(hours::get_hours))
         .routes(routes!(hours::get_closures))
+        .routes(routes!(notifications::get))
         .routes(routes!(practitioners::list))
         .routes(routes!(practitioners::get))
         .routes(routes!(practitioners::list_clinics))
@@ -53,6 +55,7 @@ pub fn writes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(clinics::put))
         .routes(routes!(hours::put_hours))
         .routes(routes!(hours::put_closures))
+        .routes(routes!(notifications::put))
         .routes(routes!(practitioners::put))
         .routes(routes!(practitioners::put_clinic))
         .routes(routes!(operatories::put))

@@ -11,6 +11,7 @@ use super::audit::AuditNote;
 use crate::domain::access::Caller;
 
 pub mod clinics;
+pub mod notifications;
 pub mod operatories;
 pub mod patients;
 pub mod practitioners;

@@ -12,6 +12,7 @@ use crate::domain::access::{Caller, Role};
 use crate::domain::appointment::{Appointment, External, Kind, Status};
 use crate::domain::availability::Rules;
 use crate::domain::hours::OpenHours;
+use crate::domain::notification::REMINDER_HOURS;
 use crate::domain::time::{self, Span};
 
 /// What a command wants to see.
@@ -130,6 +131,7 @@ macro_rules! clinic {
                 time_zone,
                 allow_overbooking: $row.allow_overbooking.unwrap_or_default(),
                 key_retention_days: $row.key_retention_days.unwrap_or_default(),
+                reminder_hours: $row.reminder_hours.unwrap_or(REMINDER_HOURS),
             }),
             _ => None,
         }

@@ -34,8 +34,10 @@ left join lateral (
     cl.time_zone as "time_zone?", cl.slot_minutes as "slot_minutes?", cl.allow_overbooking as "allow_overbooking?",
     cl.min_notice_minutes as "min_notice_minutes?", cl.horizon_days as "horizon_days?",
     cl.key_retention_days as "key_retention_days?", cl.hours as "hours?: Json<Vec<OpenHours>>",
+    cn.reminder_hours as "reminder_hours?",
     slot.*
   from clinics cl
+  left join clinic_notifications cn on cn.tenant_id = a.tenant_id and cn.clinic_id = a.clinic_id
   left join lateral (
     select
       p.active as "practitioner_active?", m.active as "membership_active?", m.hours as "practitioner_hours?: Json<Vec<OpenHours>>",

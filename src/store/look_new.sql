@@ -25,6 +25,7 @@ left join lateral (
     cl.time_zone as "time_zone?", cl.slot_minutes as "slot_minutes?", cl.allow_overbooking as "allow_overbooking?",
     cl.min_notice_minutes as "min_notice_minutes?", cl.horizon_days as "horizon_days?",
     cl.key_retention_days as "key_retention_days?", cl.hours as "hours?: Json<Vec<OpenHours>>",
+    cn.reminder_hours as "reminder_hours?",
     p.active as "practitioner_active?", m.active as "membership_active?", m.hours as "practitioner_hours?: Json<Vec<OpenHours>>",
     o.active as "operatory_active?", s.active as "service_active?", s.minutes as "minutes?", s.buffer_minutes as "buffer_minutes?",
     pt.id is not null as "patient_known?",
@@ -47,6 +48,7 @@ left join lateral (
        and a.clinic_id = $2 and a.external_id is not null) as "external_twin?"
   from (select 1) as two
   left join clinics cl on cl.tenant_id = c.tenant_id and cl.id = $2
+  left join clinic_notifications cn on cn.tenant_id = c.tenant_id and cn.clinic_id = $2
   left join practitioners p on p.tenant_id = c.tenant_id and p.id = $6::uuid
   left join practitioner_clinics m on m.tenant_id = c.tenant_id and m.practitioner_id = $6 and m.clinic_id = $2
   left join operatories o on o.tenant_id = c.tenant_id and o.clinic_id = $2 and o.id = $7::uuid

@@ -65,6 +65,8 @@ pub struct Clinic {
     pub allow_overbooking: bool,
     /// How long a success replays past the appointment's end.
     pub key_retention_days: i32,
+    /// Hours before a visit at which its reminder falls due.
+    pub reminder_hours: i32,
 }
 
 /// Something a request refers to.

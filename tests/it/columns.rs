@@ -227,6 +227,8 @@ async fn compare(
         json!({
             "tenant_id": tenant, "id": round.id(n), "clinic_id": row.clinic_id, "appointment_id": id,
             "schedule_version": row.schedule_version, "kind": kind, "due_at": time(round.at(due)), "state": "PENDING",
+            "channel": null, "attempts": 0, "next_attempt_at": null, "token": null, "lease_until": null, "reason_code": null,
+            "decided_at": null,
         })
     };
     let of_version = format!("appointment_id = '{id}' and schedule_version = {}", row.schedule_version);

@@ -78,7 +78,7 @@ async fn run(which: &str, connection: &mut PgConnection, events: &[Logged], toke
     let places: Vec<Place> = events.iter().map(|logged| logged.place).collect();
     let first = events.first().map_or(Uuid::nil(), |logged| logged.event.id);
     match which {
-        "relay" => usize::try_from(log::relay(connection, 8).await.expect(which).events).expect("few"),
+        "relay" => usize::try_from(log::relay(connection, 8, 8).await.expect(which).events).expect("few"),
         "read" => log::read(connection, CONSUMER, token, REACH).await.expect(which).len(),
         "commit" => usize::from(log::commit(connection, CONSUMER, token, &places).await.expect(which)),
         "find" => log::find(connection, &places).await.expect(which).len(),
@@ -109,7 +109,7 @@ async fn run(which: &str, connection: &mut PgConnection, events: &[Logged], toke
         }
         "supersede" => {
             let at: Vec<_> = events.iter().map(|it| (it.event.tenant_id, it.event.subject_id, 5)).collect();
-            notifications::supersede(connection, &at).await.expect(which);
+            notifications::supersede(connection, &at, now).await.expect(which);
             0
         }
         _ => {
@@ -136,7 +136,7 @@ async fn what_follows_a_commit_was_planned_on_empty_tables_and_reads_little_of_f
     early.fill(1, 1).await;
     let connection = &mut early.connection;
     bench::events(connection, VISITS, 5).await.expect("events");
-    while log::relay(connection, 1000).await.expect("relayed").events > 0 {}
+    while log::relay(connection, 1000, 8).await.expect("relayed").events > 0 {}
     let events = newest(connection).await;
     assert_eq!(events.len(), BATCH);
     sqlx::raw_sql(DONE).execute(&mut *connection).await.expect("an inbox");

@@ -26,10 +26,10 @@ use uuid::Uuid;
 use crate::ground::Ground;
 
 /// Visits, keys, patients and blocks, when the tables are full.
-const ROWS: i32 = 20_000;
+pub(crate) const ROWS: i32 = 20_000;
 
 /// Pages a statement may read. It is some five for each index it looks into or writes, and each table has hundreds.
-const PAGES: i64 = 150;
+pub(crate) const PAGES: i64 = 150;
 
 /// Pages of the question that is put under the locks: four arms.
 const PAGES_OF_HELD: i64 = 25;
@@ -37,8 +37,8 @@ const PAGES_OF_HELD: i64 = 25;
 /// Longer than filling the tables takes on any machine.
 const FILLING: Duration = Duration::from_mins(5);
 
-const TENANT: Uuid = Uuid::from_u128(1);
-const CLINIC: Uuid = Uuid::from_u128(2);
+pub(crate) const TENANT: Uuid = Uuid::from_u128(1);
+pub(crate) const CLINIC: Uuid = Uuid::from_u128(2);
 const SERVICE: Uuid = Uuid::from_u128(3);
 /// Behind all the others, so that who goes through them goes through all.
 const PATIENT: Uuid = Uuid::from_u128(0x4000_0000_0000_0000_0000_0000_0000_0000);
@@ -46,7 +46,7 @@ const CREDENTIAL: Uuid = Uuid::from_u128(5);
 /// Practitioner and operatory of every visit.
 const OF_VISITS: Uuid = Uuid::from_u128(6);
 /// A visit among those the tables are filled with.
-const A_VISIT: Uuid = Uuid::from_u128(0x1000_0000_0000_7000_8000_0000_0000_0001);
+pub(crate) const A_VISIT: Uuid = Uuid::from_u128(0x1000_0000_0000_7000_8000_0000_0000_0001);
 
 pub(crate) const WORLD: &str = "
   insert into tenants values (lpad('1', 32, '0')::uuid, 'Group', '2026-01-01');
@@ -171,11 +171,11 @@ pub(crate) async fn fetched(connection: &mut PgConnection) -> BTreeMap<String, i
 
 /// What a command brings to its commit.
 pub(crate) struct Errand {
-    asker: Asker,
+    pub(crate) asker: Asker,
     claim: Claim,
     reply: Reply,
-    now: Timestamp,
-    ids: Ids,
+    pub(crate) now: Timestamp,
+    pub(crate) ids: Ids,
 }
 
 impl Errand {

@@ -23,6 +23,12 @@ pub(crate) enum Statement {
     Look,
     /// The second.
     Commit,
+    /// The notifier takes up what is due.
+    Claim,
+    /// The notifier marks one as sent.
+    Leave,
+    /// The notifier says how one ended.
+    End,
     /// Any other; in a list of round trips, one that only prepares.
     Other,
 }
@@ -34,6 +40,14 @@ impl Statement {
             Self::Commit
         } else if sql.contains("from (select 1) as one") && sql.contains("idempotency_keys k") {
             Self::Look
+        } else if sql.contains("update notification_intents") && sql.contains("lease_until") {
+            // By what each of them leaves behind.
+            match sql {
+                claim if claim.contains("'LEASED' end") => Self::Claim,
+                leave if leave.contains("set state = 'SENT'") => Self::Leave,
+                end if end.contains("attempts - $7") => Self::End,
+                _ => Self::Other,
+            }
         } else {
             Self::Other
         }

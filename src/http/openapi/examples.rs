@@ -96,6 +96,7 @@ fn to_put(operation: &str) -> Option<Value> {
         "put_clinic" => "Clinic",
         "put_clinic_hours" => return Some(week()),
         "put_clinic_closures" => return Some(json!([closure()])),
+        "put_clinic_notifications" => "NotificationSettings",
         "put_practitioner" => "Practitioner",
         "put_practitioner_clinic" => "Membership",
         "put_operatory" => "Operatory",
@@ -119,6 +120,14 @@ fn entry(name: &str) -> Option<Value> {
         "Clinic" => json!({
             "id": CLINIC, "name": "Spree Dental Mitte", "time_zone": "Europe/Berlin", "slot_minutes": 15,
             "allow_overbooking": false, "min_notice_minutes": 0, "horizon_days": 730, "key_retention_days": 7,
+            "version": 1,
+        }),
+        "NotificationSettings" => json!({
+            "reminder_hours": 24, "quiet_hours": { "from": "20:00", "to": "08:00" },
+            "templates": { "confirmation": null, "change": null, "cancellation": null, "reminder": {
+                "subject": "See you on {{ date }}", "text": "Hello {{ patient }}, see you on {{ start }}. {{ clinic }}",
+                "html": null, "sms": "{{ clinic }}: see you on {{ start }}",
+            }},
             "version": 1,
         }),
         "Practitioner" => json!({ "id": PRACTITIONER, "name": "Dr. Amira Haddad", "active": true, "version": 1 }),

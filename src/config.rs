@@ -15,13 +15,15 @@ pub enum Role {
     Relay,
     /// Reads the log and does, once each, what follows from its events.
     Consumers,
+    /// Delivers events to endpoints outside.
+    Webhooks,
     /// Forgets keys past their retention, seals the audit.
     Janitor,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 4] = [Self::Api, Self::Relay, Self::Consumers, Self::Janitor];
+    pub const ALL: [Self; 5] = [Self::Api, Self::Relay, Self::Consumers, Self::Webhooks, Self::Janitor];
 }
 
 /// Which database, by flag or by environment.
@@ -66,6 +68,31 @@ pub struct Config {
     /// A duplicate waits this many seconds for the first, then 409.
     #[arg(long, env = "ONCEBOOK_IDEMPOTENCY_WAIT", default_value = "2", value_parser = seconds)]
     pub idempotency_wait: Duration,
+    /// Seals secrets in the database: base64 of 32 bytes (`openssl rand -base64 32`). To change it, put the new key before
+    /// the old one, with a comma between. Without it there are no webhook endpoints.
+    #[arg(long, env = "ONCEBOOK_ENCRYPTION_KEY", hide_env_values = true, value_name = "KEY")]
+    pub encryption_key: Option<Secret>,
+    /// Lets webhooks go to private addresses and by http: for development alone.
+    #[arg(long, env = "ONCEBOOK_WEBHOOK_ALLOW_PRIVATE")]
+    pub webhook_allow_private: bool,
+}
+
+/// A text that no message quotes: clap would, of a value it does not take, so it takes any.
+#[derive(Clone)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl std::str::FromStr for Secret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
 }
 
 impl Config {

@@ -48,6 +48,8 @@
 //! | [`http`] | REST: router, guards, extractors, one file for each resource |
 //! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log → inbox → handler |
 //! | [`notify`], [`changes`] | what consumers do: overtaken notices, the feed of changes |
+//! | [`webhook`] | signed deliveries to endpoints outside, in order, retried for a day |
+//! | [`outbound`], [`sealed`] | requests that may go to public addresses alone; secrets at rest |
 //! | [`hint`] | wakes the background work of this process |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
 //! | [`app`], [`serve`] | the parts put together; start and stop |
@@ -77,8 +79,11 @@ pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod notify;
+pub mod outbound;
 pub mod relay;
+pub mod sealed;
 pub mod serve;
 pub mod store;
 pub mod telemetry;
+pub mod webhook;
 pub mod worker;

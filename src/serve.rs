@@ -22,6 +22,7 @@ use crate::log::postgres::PostgresLog;
 use crate::notify;
 use crate::relay::Relay;
 use crate::store::databases;
+use crate::webhook;
 use crate::worker::{self, Worker};
 
 /// While the database cannot be used at the start, it is looked at this often.
@@ -43,7 +44,12 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
     if roles.contains(&Role::Consumers) {
         let notifications = Consumer::of(&app, log.clone(), notify::Supersede, logged.clone());
         background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
+        let webhooks = Consumer::of(&app, log.clone(), webhook::FanOut, logged.clone());
+        background.spawn(worker::run(webhooks, app.ids.clone(), stop.clone()));
         background.spawn(worker::run(Consumer::of(&app, log, changes::Keep, logged), app.ids.clone(), stop.clone()));
+    }
+    if roles.contains(&Role::Webhooks) {
+        webhook::start(&app, &background, &stop);
     }
     if let Some(admin) = listeners.admin {
         background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));

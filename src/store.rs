@@ -20,8 +20,10 @@ pub mod commit;
 pub mod credentials;
 pub mod credentials_admin;
 pub mod databases;
+pub mod deliveries;
 pub mod demo;
 pub mod directory;
+pub mod group;
 pub mod inbox;
 pub mod janitor;
 pub mod keys;
@@ -30,6 +32,7 @@ pub mod look;
 pub mod notifications;
 pub mod schedule;
 pub mod seen;
+pub mod webhooks;
 
 /// Connections to one database.
 ///

@@ -40,6 +40,15 @@ pub fn metrics() -> Option<PrometheusHandle> {
     metrics::describe_counter!("oncebook_relayed_events_total", "Events moved from the outbox into the log.");
     metrics::describe_histogram!("oncebook_relay_wait_seconds", "Time from a commit to its event's place in the log.");
     metrics::describe_counter!("oncebook_consumer_decisions_total", "Deliveries by logical consumer and decision.");
+    metrics::describe_counter!("oncebook_webhook_attempts_total", "Attempts to deliver to an endpoint, by outcome.");
+    metrics::describe_counter!("oncebook_webhook_deliveries_total", "Deliveries that ended, by state.");
+    metrics::describe_histogram!("oncebook_webhook_attempt_seconds", "Time an attempt took.");
+    metrics::describe_histogram!("oncebook_webhook_wait_seconds", "Time from a commit to its event's delivery.");
+    metrics::describe_counter!("oncebook_webhook_rescued_total", "Attempts taken back since their lease was up.");
+    metrics::describe_counter!("oncebook_webhook_disabled_total", "Endpoints this process disabled, by reason.");
+    metrics::describe_gauge!("oncebook_webhook_oldest_due_seconds", "For how long the oldest due delivery has waited.");
+    metrics::describe_gauge!("oncebook_webhook_endpoints_disabled", "Endpoints the service has disabled.");
+    metrics::describe_gauge!("oncebook_webhook_endpoints_paused", "Endpoints that are left alone for now.");
     metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
     metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");
     metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");

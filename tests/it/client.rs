@@ -59,6 +59,10 @@ impl Call {
         Self::new(Method::PATCH, path.into(), body)
     }
 
+    pub(crate) fn put(path: impl Into<String>, body: Value) -> Self {
+        Self { key: None, ..Self::new(Method::PUT, path.into(), body) }
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self { key: None, ..Self::new(Method::DELETE, path.into(), Value::Null) }
     }

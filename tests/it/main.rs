@@ -36,4 +36,5 @@ mod terminal;
 mod tidy;
 mod trips;
 mod waits;
+mod webhooks;
 mod wire;

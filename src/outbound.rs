@@ -208,14 +208,16 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 fn failure(error: &reqwest::Error) -> Failure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
+        // An I/O error keeps what it was made of to itself: it is not its source.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
         if error.is::<Refused>() {
             return Failure::Address;
         }
         if error.is::<Unresolved>() {
             return Failure::Dns;
         }
-        if error.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
+        if error.is::<rustls::Error>() || inner.is_some() {
             return Failure::Tls;
         }
         cause = error.source();

@@ -12,7 +12,7 @@ type Block4 = (Ipv4Addr, u32, &'static str);
 type Block6 = (Ipv6Addr, u32, &'static str);
 
 const REFUSED_4: [Block4; 22] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8, "this network, RFC 791"),
+    (Ipv4Addr::UNSPECIFIED, 8, "this network, RFC 791"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private, RFC 1918"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "shared, RFC 6598; also a cloud's metadata, 100.100.100.200"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback, RFC 1122"),
@@ -32,7 +32,7 @@ const REFUSED_4: [Block4; 22] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4, "multicast, RFC 5771"),
     (Ipv4Addr::new(233, 252, 0, 0), 24, "documentation, RFC 6676"),
     (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved, RFC 1112"),
-    (Ipv4Addr::new(255, 255, 255, 255), 32, "limited broadcast, RFC 8190"),
+    (Ipv4Addr::BROADCAST, 32, "limited broadcast, RFC 8190"),
     (Ipv4Addr::new(192, 0, 0, 192), 32, "a cloud's metadata"),
 ];
 

@@ -44,7 +44,7 @@ pub struct EndpointView {
     /// Where events are sent.
     #[schema(example = "https://hooks.example.org/oncebook")]
     pub url: String,
-    /// For people.
+    /// What it is for, to people; may be empty.
     #[schema(example = "Waiting room screen")]
     pub description: String,
     /// Ids of the clinics whose events are sent; null: all of the group's.

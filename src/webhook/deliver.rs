@@ -24,7 +24,7 @@ use crate::store::deliveries::{self, Attempt, Breaker, Ended, Finished, Reach};
 use crate::worker::{Did, Worker};
 
 /// Attempts at once in a process.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// An attempt takes 15 s, and as long again to be written down where the database is slow; then it is another's.
 const LEASE: Duration = Duration::from_mins(1);
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Of one endpoint, four at once over all processes, or nearly: two that claim in the same moment may count the same ones.
 const OF_ONE: i64 = 4;
+
+/// From so many failures in a row on, one at a time: an endpoint that hangs takes up one place, not four.
+const DOUBTFUL_FROM: i32 = 2;
 
 /// Five failures in a row open the breaker; it pauses from five seconds on to five minutes, and then lets one through.
 /// After five days without a success the endpoint is disabled.
@@ -83,7 +86,7 @@ impl Worker for Deliverer {
         let app = &self.sender.app;
         let now = app.clock.now();
         let token = app.ids.uuid(now);
-        let reach = Reach { lease: LEASE, most, of_one: OF_ONE, doubtful_from: BREAKER.from };
+        let reach = Reach { lease: LEASE, most, of_one: OF_ONE, doubtful_from: DOUBTFUL_FROM };
         let claimed = app.insist(|connection| deliveries::claim(connection, token, reach, now).scope_boxed()).await?;
         let did = if claimed.is_empty() { Did::Nothing } else { Did::Work };
         for attempt in claimed {

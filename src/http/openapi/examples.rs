@@ -229,6 +229,21 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
             let schema = json!({ "ok": ready, "version": version, "expected": 2 });
             json!({ "ready": ready, "checks": { "database": { "ok": ready }, "schema": schema }})
         }
+        "Explained" => explained(),
+        "Problems" => json!({ "items": [explained()] }),
+        "Credential" => credential(operation),
+        "IssuedCredential" => {
+            let mut issued = credential(operation);
+            issued["api_key"] = json!(format!("ob_{}_{}", A_CREDENTIAL.simple(), "0".repeat(64)));
+            issued
+        }
+        _ => return webhook(name, operation).or_else(|| entry(name)),
+    })
+}
+
+/// What there is of webhooks, by its schema's name.
+fn webhook(name: &str, operation: &str) -> Option<Value> {
+    Some(match name {
         "WebhookEndpoint" => json!({
             "id": ENDPOINT, "url": "https://1.1.1.1/oncebook", "description": "Waiting room screen", "clinic_ids": [CLINIC],
             "event_types": ["appointment.arrived", "appointment.noshow"], "active": true, "disabled_reason": null,
@@ -252,15 +267,7 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
                 "attempt": 1, "started_at": "2026-11-30T10:15:00Z", "outcome": "status", "status": 503, "duration_ms": 42,
             }],
         }),
-        "Explained" => explained(),
-        "Problems" => json!({ "items": [explained()] }),
-        "Credential" => credential(operation),
-        "IssuedCredential" => {
-            let mut issued = credential(operation);
-            issued["api_key"] = json!(format!("ob_{}_{}", A_CREDENTIAL.simple(), "0".repeat(64)));
-            issued
-        }
-        _ => return entry(name),
+        _ => return None,
     })
 }
 

@@ -277,7 +277,10 @@ async fn what_can_be_provoked_is_what_is_documented(world: &World) {
     let visit = id(&world.example("book", None, 201).await);
     let block = id(&world.example("block", None, 201).await);
     let endpoint = id(&world.example("create_webhook_endpoint", None, 201).await);
-    for operation in &operations(&world.document) {
+    let mut operations = operations(&world.document);
+    // What is gone could not be asked anything more.
+    operations.sort_by_key(|operation| operation.method == "delete");
+    for operation in &operations {
         let name = operation.says["operationId"].as_str().expect("an operationId");
         let documented: BTreeSet<String> = codes(&world.document, operation).into_values().flatten().collect();
         let mut spoilt = spoilt(world, operation, &[&visit, &block, &endpoint]);

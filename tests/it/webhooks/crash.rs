@@ -53,12 +53,12 @@ async fn left(connection: &mut PgConnection) -> i64 {
 async fn all_arrived_in_order(connection: &mut PgConnection, receiver: &Receiver) -> usize {
     let happened: Vec<Uuid> =
         sqlx::query_scalar("select event_id from event_log").fetch_all(connection).await.expect("events");
-    let received = receiver.received();
-    let arrived: BTreeSet<Uuid> = received.iter().map(super::receiver::Received::id).collect();
+    let all = receiver.received();
+    let arrived: BTreeSet<Uuid> = all.iter().map(super::receiver::Received::id).collect();
     assert_eq!(arrived, happened.into_iter().collect(), "every event, under its id");
     let mut of: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     let mut known = BTreeSet::new();
-    for it in &received {
+    for it in &all {
         if known.insert(it.id()) {
             of.entry(it.subject()).or_default().push(it.sequence());
         }
@@ -66,7 +66,7 @@ async fn all_arrived_in_order(connection: &mut PgConnection, receiver: &Receiver
     for (subject, sequences) in of {
         assert!(sequences.is_sorted() && sequences[0] == 1, "{subject}: {sequences:?}");
     }
-    received.len() - arrived.len()
+    all.len() - arrived.len()
 }
 
 #[tokio::test]

@@ -68,13 +68,13 @@ async fn an_event_waits_for_the_one_before_it_and_for_no_other() {
     receiver.now(|_, _| status(200));
     time_passes(&trial).await;
     eventually("all is delivered", async || state(&trial, endpoint, poisoned, 4).await == "DELIVERED").await;
-    let received = receiver.received();
-    let firsts = received.iter().filter(|it| it.subject() == format!("appointment/{poisoned}"));
+    let came = receiver.received();
+    let firsts = came.iter().filter(|it| it.subject() == format!("appointment/{poisoned}"));
     let mut sequences: Vec<_> = firsts.map(super::receiver::Received::sequence).collect();
     sequences.dedup();
     assert_eq!(sequences, [1, 2, 3, 4], "in order, whatever was repeated");
     let ids: std::collections::BTreeSet<_> =
-        received.iter().filter(|it| it.sequence() == 2).map(|it| it.id()).collect();
+        came.iter().filter(|it| it.sequence() == 2).map(super::receiver::Received::id).collect();
     assert_eq!(ids.len(), 1, "every attempt has the same webhook-id");
     trial.end().await;
 }

@@ -134,10 +134,11 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             Say::Close => return,
             Say::Endless => {
                 let head = b"HTTP/1.1 200 Told\r\ncontent-length: 99999999999\r\n\r\n".as_slice();
+                let much = vec![b'x'; 1 << 16];
                 let mut written = stream.write_all(head).await;
                 while written.is_ok() {
                     *shared.streamed.lock().unwrap_or_else(PoisonError::into_inner) += 1 << 16;
-                    written = stream.write_all(&[b'x'; 1 << 16]).await;
+                    written = stream.write_all(&much).await;
                 }
                 return;
             }

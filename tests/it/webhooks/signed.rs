@@ -1,4 +1,4 @@
-//! What is sent: CloudEvents, signed as the public library of another language checks it, with both secrets while two are in
+//! What is sent: events, signed as the public library of another language checks it, with both secrets while two are in
 //! use.
 
 use std::process::Stdio;
@@ -51,9 +51,9 @@ async fn the_public_library_of_another_language_takes_it_under_either_secret() {
     let first = secrets(&trial, &path).await;
     book(&trial, 0).await;
     eventually("it is delivered", async || receiver.received().len() == 1).await;
-    let received = receiver.received().remove(0);
-    assert_eq!(verdict(&python, &first["secret"], &received).await, "ok");
-    let mut bent = received.clone();
+    let came = receiver.received().remove(0);
+    assert_eq!(verdict(&python, &first["secret"], &came).await, "ok");
+    let mut bent = came.clone();
     bent.body[10] ^= 1;
     assert_eq!(verdict(&python, &first["secret"], &bent).await, "WebhookVerificationError");
 
@@ -64,9 +64,9 @@ async fn the_public_library_of_another_language_takes_it_under_either_secret() {
     assert_eq!(secrets(&trial, &path).await, second, "whoever lost the answer reads it");
     book(&trial, 2).await;
     eventually("it is delivered", async || receiver.received().len() == 2).await;
-    let received = receiver.received().remove(1);
+    let came = receiver.received().remove(1);
     for secret in [&first["secret"], &second["secret"]] {
-        assert_eq!(verdict(&python, secret, &received).await, "ok");
+        assert_eq!(verdict(&python, secret, &came).await, "ok");
     }
     // The time of the first is over.
     trial
@@ -74,9 +74,9 @@ async fn the_public_library_of_another_language_takes_it_under_either_secret() {
         .await;
     book(&trial, 4).await;
     eventually("it is delivered", async || receiver.received().len() == 3).await;
-    let received = receiver.received().remove(2);
-    assert_eq!(verdict(&python, &first["secret"], &received).await, "WebhookVerificationError");
-    assert_eq!(verdict(&python, &second["secret"], &received).await, "ok");
+    let came = receiver.received().remove(2);
+    assert_eq!(verdict(&python, &first["secret"], &came).await, "WebhookVerificationError");
+    assert_eq!(verdict(&python, &second["secret"], &came).await, "ok");
     assert!(secrets(&trial, &path).await["previous_secret"].is_null());
     trial.end().await;
 }
@@ -88,13 +88,13 @@ async fn it_is_a_cloud_event_with_ids_and_times_only() {
     endpoint(&trial, &receiver).await;
     let id = book(&trial, 0).await;
     eventually("it is delivered", async || receiver.received().len() == 1).await;
-    let received = receiver.received().remove(0);
-    assert_eq!(received.line, "POST /hooks HTTP/1.1");
-    assert_eq!(received.headers["content-type"], "application/cloudevents+json");
-    assert!(received.headers["user-agent"].starts_with("oncebook/"));
-    assert!(received.headers["webhook-signature"].starts_with("v1,"));
-    let event = received.event();
-    assert_eq!(event["id"], received.headers["webhook-id"]);
+    let came = receiver.received().remove(0);
+    assert_eq!(came.line, "POST /hooks HTTP/1.1");
+    assert_eq!(came.headers["content-type"], "application/cloudevents+json");
+    assert!(came.headers["user-agent"].starts_with("oncebook/"));
+    assert!(came.headers["webhook-signature"].starts_with("v1,"));
+    let event = came.event();
+    assert_eq!(event["id"], came.headers["webhook-id"]);
     assert_eq!(event["specversion"], "1.0");
     assert_eq!(event["subject"], format!("appointment/{id}"));
     assert_eq!(event["clinicid"], json!(trial.demo.clinic_id));

@@ -27,6 +27,7 @@ dev: setup ## the whole service on 127.0.0.1:8080 with a Postgres of its own
 	cargo run --profile $(PROFILE) -- dev $(ARGS)
 
 test: setup ## every test
+	.ci/standard-webhooks >/dev/null
 	cargo test --doc
 	cargo test --all-targets $(ARGS)
 

@@ -19,6 +19,8 @@ use crate::command::Bounds;
 use crate::command::run::Commands;
 use crate::config::Config;
 use crate::domain::problem::Problem;
+use crate::outbound::Guard;
+use crate::sealed::{Keyring, NotAKey};
 use crate::pulse::Pulses;
 use crate::store::credentials::{self, RefusedCall};
 use crate::store::databases::{self, Schema, Unusable};
@@ -61,6 +63,10 @@ pub struct App {
     pub credentials: Copies,
     /// Rate limits.
     pub limits: Limits,
+    /// What secrets are sealed with; none where no key was given.
+    pub keyring: Option<Keyring>,
+    /// Where requests to others may go.
+    pub guard: Guard,
     /// Where the schema stood when it was last asked for; none where nobody answered.
     schema: Lately<Option<Schema>>,
     /// How the service stood when it was last asked for; none where nobody answered.
@@ -143,24 +149,38 @@ impl<T: Clone> Lately<T> {
     }
 }
 
+/// What a process cannot start with.
+#[derive(Debug, thiserror::Error)]
+pub enum Misconfigured {
+    /// It names no database.
+    #[error("DATABASE_URL")]
+    Database(#[from] Unusable),
+    /// It is no key.
+    #[error("ONCEBOOK_ENCRYPTION_KEY")]
+    EncryptionKey(#[from] NotAKey),
+}
+
 impl App {
     /// Puts the parts together. Nothing is opened yet.
     ///
     /// # Errors
-    /// [`Unusable::NotAUrl`].
+    /// [`Misconfigured`].
     pub fn new(
         config: Config,
         database_url: &str,
         clock: Clock,
         ids: Ids,
         metrics: Option<PrometheusHandle>,
-    ) -> Result<Arc<Self>, Unusable> {
+    ) -> Result<Arc<Self>, Misconfigured> {
         let store = Store::new(database_url, config.database_connections.get(), "oncebook", config.command_timeout)?;
         let tasks = TaskTracker::new();
         let bounds = Bounds { deadline: config.command_timeout, wait: config.idempotency_wait };
         let commands = Arc::new(Commands::new(store.clone(), clock.clone(), ids.clone(), bounds, tasks.clone()));
         let limits = Limits::new(&config);
         let pulses = Pulses::new(clock.clone(), config.ready_behind);
+        let key = config.encryption_key.as_ref().map(|key| key.0.as_str()).filter(|key| !key.is_empty());
+        let keyring = key.map(Keyring::read).transpose()?;
+        let guard = Guard::new(config.webhook_allow_private);
         Ok(Arc::new(Self {
             config,
             store,
@@ -169,6 +189,8 @@ impl App {
             commands,
             credentials: Copies::default(),
             limits,
+            keyring,
+            guard,
             schema: Lately::default(),
             standing: Lately::default(),
             pulses,

@@ -78,6 +78,14 @@ impl Ids {
         secret
     }
 
+    /// 96 random bits for an AEAD's nonce.
+    #[must_use]
+    pub fn nonce(&self) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        self.fill(&mut nonce);
+        nonce
+    }
+
     /// A number below `bound` (0 for 0), for back-off with full jitter.
     #[must_use]
     pub fn below(&self, bound: u64) -> u64 {

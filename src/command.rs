@@ -26,6 +26,7 @@ pub mod book;
 pub mod claim;
 pub mod fate;
 pub mod ground;
+pub mod group;
 pub mod lanes;
 pub mod note;
 mod openings;

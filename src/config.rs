@@ -18,13 +18,16 @@ pub enum Role {
     Consumers,
     /// Tells patients of their visits.
     Notifier,
+    /// Delivers events to endpoints outside.
+    Webhooks,
     /// Forgets keys past their retention, seals the audit.
     Janitor,
 }
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 5] = [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Janitor];
+    pub const ALL: [Self; 6] =
+        [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Webhooks, Self::Janitor];
 }
 
 /// Which database, by flag or by environment.
@@ -99,9 +102,17 @@ pub struct Config {
     /// A folder that takes mails and text messages as files, where nothing else is set to: for `oncebook dev`.
     #[arg(skip)]
     pub messages_folder: Option<PathBuf>,
+    /// Seals secrets in the database: base64 of 32 bytes (`openssl rand -base64 32`). To change it, put the new key before
+    /// the old one, with a comma between. Without it there are no webhook endpoints.
+    #[arg(long, env = "ONCEBOOK_ENCRYPTION_KEY", hide_env_values = true, value_name = "KEY")]
+    pub encryption_key: Option<Secret>,
+    /// Lets webhooks go to private addresses and by http: for development alone.
+    #[arg(long, env = "ONCEBOOK_WEBHOOK_ALLOW_PRIVATE")]
+    pub webhook_allow_private: bool,
 }
 
-/// A setting that is never shown: a password, or a URL with one in it.
+/// A setting that no message shows or quotes (clap would, of a value it does not take, so it takes any): a password, or a URL with
+/// one in it.
 #[derive(Clone)]
 pub struct Secret(pub String);
 

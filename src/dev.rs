@@ -56,6 +56,7 @@ pub struct Machine {
     data_dir: PathBuf,
     database_url: String,
     demo: Demo,
+    encryption_key: String,
     clock: Clock,
     ids: Ids,
     /// `None` where the database is somebody else's.
@@ -76,6 +77,7 @@ pub async fn prepare(options: Options) -> Result<Machine> {
     let lock = Lock::take(&data_dir)?;
     ensure_free(port)?;
     let last = record::set_aside(&data_dir);
+    let encryption_key = private::encryption_key(&data_dir, &ids)?;
     let (cluster, database_url) = if let Some(url) = database_url {
         progress("using the database of DATABASE_URL");
         (None, url)
@@ -93,7 +95,7 @@ pub async fn prepare(options: Options) -> Result<Machine> {
     if demo.replaced_keys > 0 {
         progress(&replaced(demo.replaced_keys, &data_dir));
     }
-    Ok(Machine { data_dir, database_url, demo, clock, ids, cluster, _lock: lock })
+    Ok(Machine { data_dir, database_url, demo, encryption_key, clock, ids, cluster, _lock: lock })
 }
 
 impl Machine {
@@ -101,6 +103,12 @@ impl Machine {
     #[must_use]
     pub fn database_url(&self) -> &str {
         &self.database_url
+    }
+
+    /// What secrets in the database are sealed with: made by the first start, kept in the data dir.
+    #[must_use]
+    pub fn encryption_key(&self) -> &str {
+        &self.encryption_key
     }
 
     /// What the demo group consists of, and its keys.

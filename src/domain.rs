@@ -1,6 +1,7 @@
 //! What a clinic means by an appointment. Pure: values in, values out; no I/O, no clock, no randomness.
 
 pub mod access;
+pub mod address;
 pub mod api_key;
 pub mod appointment;
 pub mod availability;
@@ -16,3 +17,4 @@ pub mod problem;
 pub mod refusal;
 pub mod template;
 pub mod time;
+pub mod webhook;

@@ -43,6 +43,7 @@ pub mod params;
 pub mod problem;
 pub mod reading;
 pub mod routes;
+pub mod webhooks;
 
 use guard::{Guard, guard};
 use routes::{Group, Kind};

@@ -50,6 +50,8 @@
 //! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log → inbox → handler |
 //! | [`notify`] | what patients are told: words, senders, and what became of each; `docs/notifications.md` |
 //! | [`changes`] | what a consumer keeps: the feed of changes |
+//! | [`webhook`] | signed deliveries to endpoints outside, in order, retried for a day |
+//! | [`outbound`], [`sealed`] | requests that may go to public addresses alone; secrets at rest |
 //! | [`hint`] | wakes the background work of this process |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |
 //! | [`pulse`], [`trace`] | how background work is doing; what led to what, across requests, relay and consumers |
@@ -80,10 +82,13 @@ pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod notify;
+pub mod outbound;
 pub mod pulse;
 pub mod relay;
+pub mod sealed;
 pub mod serve;
 pub mod store;
 pub mod telemetry;
 pub mod trace;
+pub mod webhook;
 pub mod worker;

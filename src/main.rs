@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
-use oncebook::config::{self, Config, Database, Role};
+use oncebook::config::{self, Config, Database, Role, Secret};
 use oncebook::http::{asyncapi, openapi};
 use oncebook::keys::{self, Keys};
 use oncebook::serve::{self, Listeners};
@@ -172,9 +172,16 @@ async fn develop(port: u16, data_dir: PathBuf, database_url: Option<String>) -> 
     };
     let machine = dev::prepare(options).await?;
     let listen = (Ipv4Addr::LOCALHOST, port).into();
-    let messages_folder = Some(machine.messages_folder());
-    let unlimited = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
-    let config = Config { listen, messages_folder, ..unlimited };
+    let config = Config::from_environment();
+    let config = Config {
+        listen,
+        rate_per_address: 0,
+        rate_per_credential: 0,
+        messages_folder: Some(machine.messages_folder()),
+        encryption_key: config.encryption_key.or_else(|| Some(Secret(machine.encryption_key().to_owned()))),
+        webhook_allow_private: true,
+        ..config
+    };
     serve::check(&config, &Role::ALL)?;
     let listeners = Listeners::bind(&config, &Role::ALL).await?;
     let address = listeners.api.as_ref().and_then(|api| api.local_addr().ok()).unwrap_or(listen);
@@ -211,8 +218,7 @@ async fn serve_until(
     listeners: Listeners,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let app =
-        App::new(config, database_url, Clock::system(), Ids::random(), telemetry::metrics()).context("DATABASE_URL")?;
+    let app = App::new(config, database_url, Clock::system(), Ids::random(), telemetry::metrics())?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?roles, "starting");
     if let Some(api) = &listeners.api {
         tracing::info!(address = %api.local_addr()?, "serving the API");

@@ -24,6 +24,7 @@ use crate::notify::notifier::Notifier;
 use crate::notify::senders::{Patience, Senders, Unusable};
 use crate::relay::Relay;
 use crate::store::databases;
+use crate::webhook;
 use crate::worker::{self, Worker};
 
 /// While the database cannot be used at the start, it is looked at this often.
@@ -46,6 +47,7 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
     }
     if roles.contains(&Role::Consumers) {
         background.start(Consumer::of(&app, log.clone(), notify::Supersede, logged.clone()));
+        background.start(Consumer::of(&app, log.clone(), webhook::FanOut, logged.clone()));
         background.start(Consumer::of(&app, log, changes::Keep, logged));
     }
     if roles.contains(&Role::Notifier) {
@@ -54,6 +56,12 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
             Ok(senders) => background.start(Notifier::of(Arc::clone(&app), senders, patience)),
             // Whoever starts a process has asked before: see `check`.
             Err(error) => tracing::error!(%error, "nobody is told of their visits"),
+        }
+    }
+    if roles.contains(&Role::Webhooks) {
+        background.start(webhook::keep::Keeper(Arc::clone(&app)));
+        if let Some(deliverer) = webhook::deliverer(&app, &background.tasks) {
+            background.start(deliverer);
         }
     }
     if let Some(admin) = listeners.admin {

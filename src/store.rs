@@ -21,8 +21,10 @@ pub mod commit;
 pub mod credentials;
 pub mod credentials_admin;
 pub mod databases;
+pub mod deliveries;
 pub mod demo;
 pub mod directory;
+pub mod group;
 pub mod inbox;
 pub mod janitor;
 pub mod keys;
@@ -32,6 +34,7 @@ pub mod notifications;
 pub mod schedule;
 pub mod seen;
 pub mod watch;
+pub mod webhooks;
 
 /// Connections to one database.
 ///

@@ -104,6 +104,15 @@ fn describe_events() {
     metrics::describe_gauge!("oncebook_notification_oldest_due_seconds", "Age of the oldest notification that is due.");
     metrics::describe_gauge!("oncebook_notification_breaker_open", "1 while a channel's destination is away.");
     metrics::describe_gauge!("oncebook_notification_sender", "1 where there is something to send a channel with.");
+    metrics::describe_counter!("oncebook_webhook_attempts_total", "Attempts to deliver to an endpoint, by outcome.");
+    metrics::describe_counter!("oncebook_webhook_deliveries_total", "Deliveries that ended, by state.");
+    metrics::describe_histogram!("oncebook_webhook_attempt_seconds", "Time an attempt took.");
+    metrics::describe_histogram!("oncebook_webhook_wait_seconds", "Time from a commit to its event's delivery.");
+    metrics::describe_counter!("oncebook_webhook_rescued_total", "Attempts taken back since their lease was up.");
+    metrics::describe_counter!("oncebook_webhook_disabled_total", "Endpoints this process disabled, by reason.");
+    metrics::describe_gauge!("oncebook_webhook_oldest_due_seconds", "For how long the oldest due delivery has waited.");
+    metrics::describe_gauge!("oncebook_webhook_endpoints_disabled", "Endpoints the service has disabled.");
+    metrics::describe_gauge!("oncebook_webhook_endpoints_paused", "Endpoints that are left alone for now.");
     metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");
     metrics::describe_gauge!("oncebook_database_connections_idle", "Those of them that nobody uses.");
     metrics::describe_gauge!("oncebook_in_flight_commands", "Commands at work with a key.");

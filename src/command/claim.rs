@@ -24,7 +24,7 @@ pub fn of_version<C: Command>(command: &C, request: &Request, current: [u8; 32],
 
 /// The version whose fingerprint tells other processes that this very request is at work. It is raised a release after
 /// [`CURRENT`]: while two releases serve side by side, a retry that meets its first request in the other one must know it.
-const KNOWN_BY: i16 = 2;
+pub(super) const KNOWN_BY: i16 = 2;
 
 /// What the commit writes of the key, for a fingerprint of the current version.
 #[must_use]
@@ -35,8 +35,19 @@ pub fn claim<C: Command>(
     (tenant, clinic, key): Scope,
     expires_at: Timestamp,
 ) -> Claim {
+    let known_by = of_version(command, request, current, KNOWN_BY).unwrap_or(current);
+    of_fingerprints(current, known_by, (tenant, clinic, key), expires_at)
+}
+
+/// The same for a request whose fingerprints are there: of the current version, and of [`KNOWN_BY`].
+pub(super) fn of_fingerprints(
+    current: [u8; 32],
+    known_by: [u8; 32],
+    (tenant, clinic, key): Scope,
+    expires_at: Timestamp,
+) -> Claim {
     let mut same = of("same request", tenant, clinic, key);
-    same.bytes("fingerprint", &of_version(command, request, current, KNOWN_BY).unwrap_or(current));
+    same.bytes("fingerprint", &known_by);
     let (same_lock, key_lock) = (same.finish_as_lock(), key_lock(tenant, clinic, key));
     Claim { key, fingerprint: current, fingerprint_version: CURRENT, same_lock, key_lock, expires_at }
 }

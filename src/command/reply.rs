@@ -64,7 +64,7 @@ fn of_row(status: u16, row: &Appointment) -> Reply {
 }
 
 /// The answer that says no.
-fn of_problem(problem: &Problem) -> Reply {
+pub(super) fn of_problem(problem: &Problem) -> Reply {
     let headers =
         StoredHeaders { content_type: Some("application/problem+json".to_owned()), ..StoredHeaders::default() };
     Reply { status: problem.code.status(), headers, body: problem.to_bytes() }
@@ -98,7 +98,7 @@ fn later(from: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 /// Views serialise: they hold text, numbers and times alone.
-fn json(view: &impl Serialize) -> Vec<u8> {
+pub(super) fn json(view: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(view).unwrap_or_default()
 }
 

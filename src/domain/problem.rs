@@ -69,6 +69,7 @@ codes! {
     RateLimited "rate_limited" 429 "Too many requests" "Wait for `Retry-After`.";
     IdempotencyWaitersExceeded "idempotency_waiters_exceeded" 429 "Too many requests wait for the same answer" "Wait for `Retry-After` and send the same request with the same key.";
     Internal "internal" 500 "Something is broken on our side" "Send the same request with the same key. If it stays, tell us the `X-Request-Id`.";
+    NotConfigured "not_configured" 501 "This service is not set up for that" "`detail` says what is missing. Whoever runs the service has to set it; until then no retry helps.";
     Unavailable "unavailable" 503 "Not possible right now" "Wait for `Retry-After` and send the same request with the same key: if the first try did happen, you get its answer.";
 }
 

@@ -15,6 +15,7 @@ use super::guard::SignedIn;
 use super::intake::Intake;
 use super::problem::Refused;
 use crate::app::App;
+use crate::command::group::GroupCommand;
 use crate::command::put::Condition;
 use crate::command::reply::etag;
 use crate::command::{Answer, Command, IfMatch, Request as Asked};
@@ -203,6 +204,11 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
 /// Executes a command and renders its answer.
 pub async fn execute<C: Command>(app: &App, asked: Asked, command: C) -> Result<Response, Refused> {
     Ok(render(app.commands.execute(asked, command).await?))
+}
+
+/// The same for a command that is about the group.
+pub async fn execute_of_group(app: &App, asked: Asked, command: GroupCommand) -> Result<Response, Refused> {
+    Ok(render(app.commands.execute_of_group(asked, command).await?))
 }
 
 /// The stored bytes, and what goes with them.

@@ -31,7 +31,7 @@ pub const CREDENTIAL: &str = "credential";
 const ABOUT: &str = include_str!("openapi/about.md");
 
 /// What there is, in the order a newcomer needs it.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 9] = [
     ("Appointments", "Visits: booked, moved, confirmed, checked in, completed, missed, cancelled, reopened."),
     (
         "Availability",
@@ -45,6 +45,10 @@ const TAGS: [(&str, &str); 8] = [
     ),
     ("Patients", "Those who are treated. They belong to the group, not to one of its clinics."),
     ("Credentials", "API keys: who may do what, and where."),
+    (
+        "Webhooks",
+        "Events sent to endpoints outside, signed by Standard Webhooks, in order for each appointment, retried for a day.",
+    ),
     ("Operations", "For those who run the service, and for those who read a problem. No credential."),
 ];
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{appointments, availability, blocks, changes, commands, credentials, directory, explain, operations};
+use super::{
+    appointments, availability, blocks, changes, commands, credentials, directory, explain, operations, webhooks,
+};
 use crate::app::App;
 use crate::domain::access::Permission;
 
@@ -87,6 +89,9 @@ pub fn api() -> Vec<Group> {
         of(Kind::Change, Patients, directory::patient_writes()),
         of(Kind::Read, Administer, credentials::reads()),
         of(Kind::Change, Administer, credentials::writes()),
+        of(Kind::Command, Administer, webhooks::commands()),
+        of(Kind::Read, Administer, webhooks::reads()),
+        of(Kind::Change, Administer, webhooks::writes()),
     ]
 }
 

@@ -104,7 +104,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    fn of(who: &str, written: Option<i32>) -> Self {
+    pub(super) fn of(who: &str, written: Option<i32>) -> Self {
         match (who, written) {
             ("owner", Some(_)) => Self::Done,
             ("owner", None) => Self::Stale,

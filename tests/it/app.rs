@@ -11,7 +11,7 @@ use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
 use oncebook::command::admit::Token;
 use oncebook::command::{IfMatch, Request};
-use oncebook::config::{Config, Role};
+use oncebook::config::{Config, Role, Secret};
 use oncebook::dev::seed::Demo;
 use oncebook::domain::{api_key, key};
 use oncebook::serve::{self, Listeners};
@@ -41,6 +41,9 @@ enum Place {
 pub(crate) async fn machine_to_oneself() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().await
 }
+
+/// What services in this process seal secrets with.
+pub(crate) const ENCRYPTION_KEY: &str = "b25jZWJvb2sgdHJpYWxzIGtlZXAgbm8gc2VjcmV0cy4=";
 
 /// See the top.
 pub(crate) struct Trial {
@@ -157,7 +160,13 @@ impl Trial {
     /// Starts a service in this process; tells where it is in [`Trial::services`].
     pub(crate) async fn serve(&mut self, setup: Setup) -> Arc<App> {
         let Setup { url, clock, command_timeout, idempotency_wait, roles } = setup;
-        let unlimited = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+        let unlimited = Config {
+            rate_per_address: 0,
+            rate_per_credential: 0,
+            encryption_key: Some(Secret(ENCRYPTION_KEY.to_owned())),
+            webhook_allow_private: true,
+            ..Config::from_environment()
+        };
         let config = Config { command_timeout, idempotency_wait, ..unlimited };
         let app = App::new(config, &url, clock, Ids::random(), None).expect("a database's URL");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

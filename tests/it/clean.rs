@@ -84,6 +84,9 @@ const PROMISES: [(&str, &str); 16] = [
         "a key that made a row names one that is there",
         "select format('%s', convert_from(k.body, 'UTF8')) from idempotency_keys k
          where k.status = 201 and not exists (
+           select from webhook_endpoints e where e.tenant_id = k.tenant_id and k.operation = 'create_webhook_endpoint'
+             and e.id = (convert_from(k.body, 'UTF8')::jsonb ->> 'id')::uuid)
+         and not exists (
            select from appointments a where a.tenant_id = k.tenant_id and a.clinic_id = k.clinic_id
              and a.id = (convert_from(k.body, 'UTF8')::jsonb ->> 'id')::uuid)",
     ),

@@ -159,7 +159,7 @@ async fn what_is_committed_reaches_its_consumer() {
     busy(&trial, 12).await;
     let mut connection = trial.connect().await;
     eventually("every event is processed", async || {
-        count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await == 56
+        count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await == 84
     })
     .await;
     assert_eq!(count(&mut connection, "select count(*) from outbox").await, 0);

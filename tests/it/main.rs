@@ -47,4 +47,5 @@ mod traces;
 mod trips;
 mod waits;
 mod watch;
+mod webhooks;
 mod wire;

@@ -12,7 +12,7 @@ const KNOWS: [(&str, &[&str]); 5] = [
     ("domain", &["domain", "clock"]),
     ("store", &["store", "domain", "clock"]),
     ("command", &["command", "hint", "store", "domain", "clock", "trace"]),
-    ("app", &["app", "command", "store", "domain", "clock", "config", "pulse"]),
+    ("app", &["app", "outbound", "sealed", "command", "store", "domain", "clock", "config", "pulse"]),
     ("http", &["http", "app", "command", "store", "domain", "clock", "pulse", "trace"]),
 ];
 

@@ -15,9 +15,9 @@ use crate::http::routes::Kind;
 use Code::{
     AmbiguousLocalTime, BodyTooLarge, CursorInvalid, DuplicateIntent, Forbidden, IdempotencyInFlight,
     IdempotencyKeyInvalid, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyWaitersExceeded, InThePast, InUse,
-    InactiveReference, Internal, MalformedRequest, NonexistentLocalTime, NotFound, OffGrid, OutsideHours,
-    OverbookingNotAllowed, RangeTooWide, RateLimited, SlotTaken, TooFarAhead, TooSoon, TransitionNotAllowed,
-    Unauthenticated, Unavailable, UnknownReference, UnsupportedMediaType, VersionMismatch,
+    InactiveReference, Internal, MalformedRequest, NonexistentLocalTime, NotConfigured, NotFound, OffGrid,
+    OutsideHours, OverbookingNotAllowed, RangeTooWide, RateLimited, SlotTaken, TooFarAhead, TooSoon,
+    TransitionNotAllowed, Unauthenticated, Unavailable, UnknownReference, UnsupportedMediaType, VersionMismatch,
 };
 
 /// What of an operation its problems and headers follow from.
@@ -73,7 +73,9 @@ impl<'a> Nature<'a> {
     /// Whether it takes `If-Match`.
     #[must_use]
     pub fn conditional(&self) -> bool {
-        self.puts() || self.named() && matches!(self.kind, Kind::Command | Kind::Removal)
+        // A delivery has no version.
+        let versioned = self.id != "redeliver_webhook";
+        self.puts() || versioned && self.named() && matches!(self.kind, Kind::Command | Kind::Removal)
     }
 }
 
@@ -114,6 +116,10 @@ const BY_DECISION: &[(&str, &[&[Code]])] = &[
     ("put_operatory", &[&[InUse]]),
     ("put_service", &[&[InUse]]),
     ("rotate_credential", &[TRANSITION]),
+    ("create_webhook_endpoint", &[&[NotConfigured]]),
+    ("rotate_webhook_secret", &[&[NotConfigured]]),
+    ("webhook_secret", &[&[NotConfigured]]),
+    ("redeliver_webhook", &[TRANSITION]),
 ];
 
 /// Every code an operation can answer with.

@@ -22,6 +22,10 @@ const A_CREDENTIAL: Uuid = uuid!("0ee965a4-128c-8fcb-8f71-fb30ba0d8594");
 pub const APPOINTMENT: Uuid = uuid!("019e0000-0000-7000-8000-000000000001");
 /// A block as it might be.
 const BLOCK: Uuid = uuid!("019e0000-0000-7000-8000-000000000002");
+/// A webhook endpoint as it might be.
+const ENDPOINT: Uuid = uuid!("019e0000-0000-7000-8000-000000000003");
+/// An event as it might have happened.
+const EVENT: Uuid = uuid!("019e0000-0000-7000-8000-000000000004");
 /// A request as it might have been.
 const REQUEST: Uuid = uuid!("019e0000-0000-7000-8000-0000000000aa");
 
@@ -49,6 +53,10 @@ pub fn of_path(path: &str, parameter: &str) -> Option<(&'static str, Value)> {
         "credentials" => {
             ("The credential's id. Unknown, or for clinics outside the caller's: 404.", json!(A_CREDENTIAL))
         }
+        "webhook-endpoints" => {
+            ("The endpoint's id. Unknown, deleted, or for clinics outside the caller's: 404.", json!(ENDPOINT))
+        }
+        "deliveries" => ("The event's id. None that was queued for the endpoint: 404.", json!(EVENT)),
         "problems" => ("The problem's `code`. Unknown: 404.", json!("slot_taken")),
         _ => return None,
     })
@@ -86,6 +94,11 @@ pub fn of_request(operation: &str) -> Option<Value> {
             "name": "Front desk, Mitte", "subject": "person:paul.meier", "roles": ["FRONT_DESK"], "clinic_ids": [CLINIC],
         }),
         "rotate_credential" => json!({ "keep_old_seconds": 3600 }),
+        "create_webhook_endpoint" | "put_webhook_endpoint" => json!({
+            "url": "https://1.1.1.1/oncebook", "description": "Waiting room screen", "clinic_ids": [CLINIC],
+            "event_types": ["appointment.arrived", "appointment.noshow"],
+        }),
+        "rotate_webhook_secret" => json!({ "keep_old_seconds": 86_400 }),
         _ => return to_put(operation),
     })
 }
@@ -233,7 +246,37 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
             issued["api_key"] = json!(format!("ob_{}_{}", A_CREDENTIAL.simple(), "0".repeat(64)));
             issued
         }
-        _ => return entry(name),
+        _ => return webhook(name, operation).or_else(|| entry(name)),
+    })
+}
+
+/// What there is of webhooks, by its schema's name.
+fn webhook(name: &str, operation: &str) -> Option<Value> {
+    Some(match name {
+        "WebhookEndpoint" => json!({
+            "id": ENDPOINT, "url": "https://1.1.1.1/oncebook", "description": "Waiting room screen", "clinic_ids": [CLINIC],
+            "event_types": ["appointment.arrived", "appointment.noshow"], "active": true, "disabled_reason": null,
+            "disabled_at": null, "failing_since": null, "paused_until": null, "last_success_at": null,
+            "previous_secret_until": null, "version": if operation == "put_webhook_endpoint" { 2 } else { 1 },
+            "created_by": "person:nora.lindqvist", "created_at": "2026-11-30T10:15:00Z", "updated_at": "2026-11-30T10:15:00Z",
+        }),
+        "WebhookSecret" => {
+            let rotated = operation == "rotate_webhook_secret";
+            json!({
+                "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=",
+                "previous_secret": rotated.then_some("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDC2FVsBQIhrs="),
+                "previous_secret_until": rotated.then_some("2026-12-01T10:15:00Z"),
+            })
+        }
+        "WebhookDelivery" => json!({
+            "event_id": EVENT, "clinic_id": CLINIC, "type": "appointment.arrived",
+            "subject": format!("appointment/{APPOINTMENT}"), "sequence": 2, "state": "PENDING", "reason": "status",
+            "redelivery": false, "next_attempt_at": "2026-11-30T10:15:04Z", "queued_at": "2026-11-30T10:15:00Z", "ended_at": null,
+            "attempts": [{
+                "attempt": 1, "started_at": "2026-11-30T10:15:00Z", "outcome": "status", "status": 503, "duration_ms": 42,
+            }],
+        }),
+        _ => return None,
     })
 }
 

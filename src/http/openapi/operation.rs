@@ -126,6 +126,7 @@ fn success(response: &mut Response, status: &str, nature: &Nature<'_>, reads_ver
         "200" if nature.kind.reads() => "What was asked for.",
         "200" => "Done, or it was so already.",
         "201" => "Made.",
+        "202" => "It will be done.",
         "204" => "It is gone, or was already.",
         "304" => "It is still the version you have.",
         "503" => "It cannot: what is wrong.",

@@ -9,13 +9,14 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use oncebook::app::App;
 use oncebook::clock::{Clock, Ids};
-use oncebook::config::Config;
+use oncebook::config::{Config, Secret};
 use oncebook::dev::seed::Demo;
 use oncebook::http;
 use serde_json::Value;
 use tower::ServiceExt;
 
 use super::{Operation, codes, document, operations, resolved, schema};
+use crate::app::ENCRYPTION_KEY;
 use crate::ground::Ground;
 
 /// Headers whose presence the document must foretell (`Vary` is CORS's too).
@@ -142,7 +143,12 @@ impl World {
     async fn new() -> Self {
         let ground = Ground::shared().await;
         let url = ground.cluster.url(&ground.copy().await);
-        let config = Config { rate_per_address: 0, rate_per_credential: 0, ..Config::from_environment() };
+        let config = Config {
+            rate_per_address: 0,
+            rate_per_credential: 0,
+            encryption_key: Some(Secret(ENCRYPTION_KEY.to_owned())),
+            ..Config::from_environment()
+        };
         let clock = Clock::frozen("2027-03-01T09:00:00Z".parse().expect("a time"));
         let app: Arc<App> = App::new(config, &url, clock, Ids::random(), None).expect("a URL");
         let demo = ground.demo.clone();
@@ -208,6 +214,7 @@ impl World {
 
 const APPOINTMENT: &str = "019e0000-0000-7000-8000-000000000001";
 const BLOCK: &str = "019e0000-0000-7000-8000-000000000002";
+const ENDPOINT: &str = "019e0000-0000-7000-8000-000000000003";
 const CREDENTIAL: &str = "0ee965a4-128c-8fcb-8f71-fb30ba0d8594";
 
 fn id(body: &Value) -> String {
@@ -247,8 +254,15 @@ async fn the_examples_can_be_sent(world: &World) {
         world.example(id, named, status).await;
     }
     world.example("delete_credential", named, 204).await;
+    let endpoint = id(&world.example("create_webhook_endpoint", None, 201).await);
+    let named = Some((ENDPOINT, endpoint.as_str()));
+    for id in ["get_webhook_endpoint", "put_webhook_endpoint", "rotate_webhook_secret", "webhook_secret"] {
+        world.example(id, named, 200).await;
+    }
+    world.example("list_webhook_deliveries", named, 200).await;
+    world.example("delete_webhook_endpoint", named, 204).await;
     // Whatever is left is read, and named in the demo.
-    let sent = [APPOINTMENT, BLOCK, CREDENTIAL];
+    let sent = [APPOINTMENT, BLOCK, CREDENTIAL, ENDPOINT];
     for operation in operations(&world.document).iter().filter(|operation| operation.method == "get") {
         let call = world.call(operation);
         if !sent.iter().any(|id| call.path.contains(id)) {
@@ -262,10 +276,14 @@ async fn the_examples_can_be_sent(world: &World) {
 async fn what_can_be_provoked_is_what_is_documented(world: &World) {
     let visit = id(&world.example("book", None, 201).await);
     let block = id(&world.example("block", None, 201).await);
-    for operation in &operations(&world.document) {
+    let endpoint = id(&world.example("create_webhook_endpoint", None, 201).await);
+    let mut operations = operations(&world.document);
+    // What is gone could not be asked anything more.
+    operations.sort_by_key(|operation| operation.method == "delete");
+    for operation in &operations {
         let name = operation.says["operationId"].as_str().expect("an operationId");
         let documented: BTreeSet<String> = codes(&world.document, operation).into_values().flatten().collect();
-        let mut spoilt = spoilt(world, operation, &[&visit, &block]);
+        let mut spoilt = spoilt(world, operation, &[&visit, &block, &endpoint]);
         // What is not refused is done, and a block that is gone has no version.
         spoilt.sort_by_key(|(code, _)| !documented.contains(*code));
         for (code, call) in spoilt {
@@ -277,10 +295,10 @@ async fn what_can_be_provoked_is_what_is_documented(world: &World) {
 }
 
 /// The calls that provoke a code, where an operation has it.
-fn spoilt(world: &World, operation: &Operation<'_>, made: &[&str; 2]) -> Vec<(&'static str, Call)> {
+fn spoilt(world: &World, operation: &Operation<'_>, made: &[&str; 3]) -> Vec<(&'static str, Call)> {
     let changes = operation.method != "get";
     let call = || {
-        let call = world.call(operation).path(APPOINTMENT, made[0]).path(BLOCK, made[1]);
+        let call = world.call(operation).path(APPOINTMENT, made[0]).path(BLOCK, made[1]).path(ENDPOINT, made[2]);
         // A body to be spoilt, where the operation needs none.
         if changes && call.body.is_none() { call.json("{}") } else { call }
     };

@@ -26,8 +26,7 @@ pub enum Role {
 
 impl Role {
     /// Every role there is.
-    pub const ALL: [Self; 6] =
-        [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Webhooks, Self::Janitor];
+    pub const ALL: [Self; 6] = [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Webhooks, Self::Janitor];
 }
 
 /// Which database, by flag or by environment.

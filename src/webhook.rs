@@ -44,6 +44,7 @@ pub fn deliverer(app: &Arc<App>, tasks: &TaskTracker) -> Option<Deliverer> {
         return None;
     }
     let client = Client::new(app.guard.clone());
-    let client = client.inspect_err(|error| tracing::error!(%error, "no certificates to trust: this process delivers no webhook"));
+    let client = client
+        .inspect_err(|error| tracing::error!(%error, "no certificates to trust: this process delivers no webhook"));
     Some(Deliverer::new(Arc::clone(app), client.ok()?, tasks.clone()))
 }

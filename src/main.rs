@@ -49,7 +49,7 @@ enum What {
         #[arg(long, env = "ONCEBOOK_ROLES", value_delimiter = ',', value_enum, default_values_t = Role::ALL)]
         roles: Vec<Role>,
         #[command(flatten)]
-        config: Config,
+        config: Box<Config>,
     },
     /// Brings the database's schema up to date.
     Migrate {
@@ -106,7 +106,7 @@ async fn run(command: What) -> anyhow::Result<ExitCode> {
             serve::check(&config, &roles)?;
             let exporting = telemetry::log(true);
             let listeners = Listeners::bind(&config, &roles).await?;
-            serve_until(config, &database_url, &roles, listeners, serve::stop_on_signal()?).await?;
+            serve_until(*config, &database_url, &roles, listeners, serve::stop_on_signal()?).await?;
             end(exporting).await;
         }
         What::Migrate { database } => {

@@ -1,11 +1,16 @@
 //! Two processes with every role. One dies, or stands still for longer than its lease, in the middle of its work: the other
-//! goes on, and nothing is lost or done twice.
+//! goes on, and nothing is lost or done twice. CONFORMANCE.md's case 54, the late worker.
 
 use std::time::Duration;
 
+use oncebook::clock::{Clock, Ids};
+use oncebook::log::EventLog;
+use oncebook::log::postgres::PostgresLog;
 use oncebook::store::bench;
+use oncebook::store::inbox::{self, Arrival, Failed, Taken, Taking};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use crate::app::{Trial, Visit, eventually};
 use crate::events::{LEFT, count};
@@ -82,4 +87,43 @@ async fn a_process_that_stood_still_for_longer_than_its_lease_changes_nothing_wh
     second.stop().await;
     drop(connection);
     trial.abandon();
+}
+
+#[tokio::test]
+async fn a_try_whose_lease_was_up_neither_ends_nor_fails_what_another_took_up() {
+    const CONSUMER: &str = "late";
+    let mut trial = Trial::new().await;
+    let app = trial.serve(trial.setup()).await;
+    trial.desk().say(&trial.book(Visit::default())).await.expect(201, "");
+    let log = PostgresLog::of(&app);
+    while log.relay().await.expect("relayed").events > 0 {}
+    log.join(CONSUMER).await.expect("joined");
+    let events = log.read(CONSUMER).await.expect("read").events;
+    let (ids, now) = (Ids::random(), Clock::system().now());
+    let [early, late] = [(); 2].map(|()| ids.uuid(now));
+    let mut connection = trial.connect().await;
+    let lease = Duration::from_secs(9);
+    let own_try = Some((early, lease));
+    let taking = Taking { consumer: CONSUMER, in_order: true, now, held_until: now, own_try };
+    let arrival = Arrival { logged: &events[0], fault: None, task_id: Uuid::nil() };
+    let taken = inbox::receive(&mut connection, taking, &[arrival]).await.expect("received");
+    let event = events[0].event.id;
+    assert_eq!(taken, [(event, Taken::Mine)]);
+    let claim = async |connection: &mut PgConnection| {
+        inbox::claim(connection, CONSUMER, late, lease, 10).await.expect("claimed")
+    };
+    assert!(claim(&mut connection).await.is_empty(), "its lease has time left");
+    trial.change("update inbox set lease_until = clock_timestamp() - interval '1 millisecond'").await;
+    let claimed = claim(&mut connection).await;
+    assert_eq!((claimed.len(), claimed[0].event_id, claimed[0].attempt), (1, event, 2));
+
+    let failed = Failed { event, token: early, reason: "handler_failed", again_at: None, task_id: early };
+    assert!(!inbox::give_up(&mut connection, CONSUMER, failed, now).await.expect("asked"), "not its to fail");
+    assert!(!inbox::finish(&mut connection, CONSUMER, event, early, now).await.expect("asked"), "not its to end");
+    assert!(inbox::finish(&mut connection, CONSUMER, event, late, now).await.expect("ended"));
+    assert!(!inbox::give_up(&mut connection, CONSUMER, Failed { token: late, ..failed }, now).await.expect("asked"));
+    assert_eq!(count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await, 1);
+    assert_eq!(count(&mut connection, "select count(*) from staff_tasks").await, 0);
+    drop(connection);
+    trial.end().await;
 }

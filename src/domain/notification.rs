@@ -156,9 +156,7 @@ impl Due<'_> {
         if self.kind != Kind::Cancellation && begun {
             return Verdict::Suppress("visit_begun");
         }
-        if now.duration_since(self.since) > LATEST {
-            return Verdict::Suppress("overdue");
-        }
+        let mut since = self.since;
         if self.kind == Kind::Reminder {
             if self.settings.reminder_hours == 0 {
                 return Verdict::Suppress("reminders_off");
@@ -168,12 +166,14 @@ impl Due<'_> {
             if due > now {
                 return Verdict::Wait(due, "reminder_moved");
             }
+            since = since.max(due);
+        }
+        if now.duration_since(since) > LATEST {
+            return Verdict::Suppress("overdue");
         }
         let quiet = self.settings.quiet_hours.and_then(|quiet| quiet.end_of(self.zone, now));
         match quiet {
-            Some(end) if end < self.start && end.duration_since(self.since) <= LATEST => {
-                Verdict::Wait(end, "quiet_hours")
-            }
+            Some(end) if end < self.start && end.duration_since(since) <= LATEST => Verdict::Wait(end, "quiet_hours"),
             Some(_) if self.kind == Kind::Reminder => Verdict::Suppress("quiet_until_too_late"),
             _ => Verdict::Send,
         }
@@ -244,6 +244,11 @@ mod tests {
         assert_eq!([of(2, "2026-11-30T08:00:00Z"), of(2, "2026-12-01T05:59:59Z")], [moved; 2]);
         assert_eq!(of(2, "2026-12-01T06:00:00Z"), Verdict::Send);
         assert_eq!(of(0, "2026-11-30T08:00:00Z"), Verdict::Suppress("reminders_off"));
+        // Written by far more hours than the clinic has by now: it is not overdue for that.
+        let early = |now| verdict_of(Kind::Reminder, "2026-11-20T08:00:00Z", None, Status::Booked, 48, now);
+        assert_eq!(early("2026-11-28T08:00:00Z"), Verdict::Wait(at("2026-11-29T08:00:00Z"), "reminder_moved"));
+        assert_eq!(early("2026-11-30T08:00:00Z"), Verdict::Send);
+        assert_eq!(early("2026-11-30T08:00:00.000001Z"), Verdict::Suppress("overdue"));
     }
 
     #[test]

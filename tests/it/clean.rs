@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::client::Told;
 
 /// Each statement lists what breaks a promise.
-const PROMISES: [(&str, &str); 16] = [
+const PROMISES: [(&str, &str); 15] = [
     (
         // First, since what it is still at may break or mend what follows.
         "no session of the service is left, and nobody is in a transaction or holds a lock",
@@ -107,10 +107,6 @@ const PROMISES: [(&str, &str); 16] = [
            on b.tenant_id = a.tenant_id and b.id > a.id and b.busy && a.busy
           and (b.practitioner_id = a.practitioner_id or b.operatory_id = a.operatory_id)
          where a.holds_slot and b.holds_slot and not a.overbooked and not b.overbooked",
-    ),
-    (
-        "no notification is at work",
-        "select format('%s: %s', id, state) from notification_intents where state in ('LEASED', 'SENT')",
     ),
     (
         "a notification that was refused, or that nobody can answer for, is one task",

@@ -5,10 +5,11 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mail_parser::MessageParser;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Where in the dialogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +86,19 @@ impl Taken {
     }
 }
 
+/// How it encrypts, and whom it lets in.
+#[derive(Clone)]
+pub(crate) struct Secured {
+    pub(crate) tls: TlsAcceptor,
+    /// From the start; else after STARTTLS.
+    pub(crate) from_the_start: bool,
+    /// What AUTH PLAIN must bring, as it goes over the wire.
+    pub(crate) password: &'static str,
+}
+
 #[derive(Default)]
 struct Shared {
+    secured: Option<Secured>,
     rules: Mutex<Vec<Rule>>,
     taken: Mutex<Vec<Taken>>,
     connections: Mutex<usize>,
@@ -110,6 +122,18 @@ impl Mailbox {
         mailbox
     }
 
+    /// One that takes mail from nobody without TLS and a password.
+    pub(crate) async fn secured(secured: Secured) -> Self {
+        let shared = Arc::new(Shared { secured: Some(secured), ..Shared::default() });
+        let mut mailbox = Self { port: 0, shared, tasks: JoinSet::new() };
+        mailbox.come_back().await;
+        mailbox
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("smtp://127.0.0.1:{}", self.port)
     }
@@ -131,7 +155,7 @@ impl Mailbox {
                 let shared = Arc::clone(&shared);
                 connections.spawn(async move {
                     // Whoever hangs up has done so.
-                    let _ = dialogue(stream, &shared).await;
+                    let _ = connection(stream, &shared).await;
                 });
             }
         });
@@ -190,21 +214,52 @@ async fn answer(shared: &Shared, stage: Stage, to: &str, yes: &'static str) -> O
     }
 }
 
-async fn dialogue(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let Some(secured) = &shared.secured else { return dialogue(stream, shared, true, true).await.map(drop) };
+    if secured.from_the_start {
+        return dialogue(secured.tls.accept(stream).await?, shared, true, false).await.map(drop);
+    }
+    match dialogue(stream, shared, true, false).await? {
+        Some(stream) => dialogue(secured.tls.accept(stream).await?, shared, false, false).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Until the other side is through; or until it wants to go over to TLS, and then the stream comes back.
+async fn dialogue<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    shared: &Shared,
+    greet: bool,
+    mut let_in: bool,
+) -> std::io::Result<Option<S>> {
     let mut stream = BufReader::new(stream);
     let (mut to, mut line) = (String::new(), String::new());
-    let Some(greeting) = answer(shared, Stage::Greeting, &to, "220 mailbox.example.org ESMTP").await else {
-        return Ok(());
-    };
-    stream.write_all(format!("{greeting}\r\n").as_bytes()).await?;
+    if greet {
+        let Some(greeting) = answer(shared, Stage::Greeting, &to, "220 mailbox.example.org ESMTP").await else {
+            return Ok(None);
+        };
+        stream.write_all(format!("{greeting}\r\n").as_bytes()).await?;
+    }
+    let upgrades = shared.secured.as_ref().is_some_and(|secured| greet && !secured.from_the_start);
     loop {
         line.clear();
         if stream.read_line(&mut line).await? == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let verb = line.get(..4).unwrap_or_default().to_ascii_uppercase();
         let said = match verb.as_str() {
-            "EHLO" => Some("250-mailbox.example.org\r\n250 8BITMIME"),
+            "EHLO" if upgrades => Some("250-mailbox.example.org\r\n250 STARTTLS"),
+            "EHLO" => Some("250-mailbox.example.org\r\n250-AUTH PLAIN\r\n250 8BITMIME"),
+            "STAR" if upgrades => {
+                stream.write_all(b"220 go ahead\r\n").await?;
+                return Ok(Some(stream.into_inner()));
+            }
+            "AUTH" => {
+                let password = shared.secured.as_ref().map_or("", |secured| secured.password);
+                let_in = !upgrades && line.trim_end().strip_prefix("AUTH PLAIN ") == Some(password);
+                Some(if let_in { "235 welcome" } else { "535 no" })
+            }
+            _ if !let_in && verb != "QUIT" => Some("530 who are you?"),
             "MAIL" => answer(shared, Stage::Mail, &to, "250 ok").await,
             "RCPT" => {
                 to =
@@ -222,17 +277,17 @@ async fn dialogue(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             "RSET" | "NOOP" => Some("250 ok"),
             "QUIT" => {
                 stream.write_all(b"221 bye\r\n").await?;
-                return Ok(());
+                return Ok(None);
             }
             _ => Some("502 no such command"),
         };
-        let Some(said) = said else { return Ok(()) };
+        let Some(said) = said else { return Ok(None) };
         stream.write_all(format!("{said}\r\n").as_bytes()).await?;
     }
 }
 
 /// The message up to the line with a dot alone; a dot that was doubled is one again.
-async fn data(stream: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+async fn data<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> std::io::Result<Vec<u8>> {
     let (mut data, mut line) = (Vec::new(), Vec::new());
     loop {
         line.clear();

@@ -22,6 +22,7 @@ use crate::mailbox::{Mailbox, Stage, Taken};
 
 mod killed;
 mod plans;
+mod secured;
 mod settings;
 mod trouble;
 
@@ -98,6 +99,9 @@ impl Post {
     }
 
     pub(crate) async fn end(self) {
+        // Elsewhere a killed process's leases may still run.
+        let at_work = "select count(*) from notification_intents where state in ('LEASED', 'SENT')";
+        assert_eq!(self.count(at_work).await, 0, "at work");
         self.trial.end().await;
     }
 }

@@ -28,6 +28,10 @@ use crate::store::{StoreError, seen::StoredHeaders};
 const KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 const REFUSAL_KEPT: SignedDuration = SignedDuration::from_hours(24);
 
+/// Endpoints of a group: every event is queued for each of them in one transaction. Two that are made in the same moment may
+/// both be the last.
+const MOST_ENDPOINTS: i64 = 50;
+
 /// How often a duplicate in another process looks whether the first is done.
 const SAME_RUNNING_PAUSE: Duration = Duration::from_millis(30);
 
@@ -119,22 +123,25 @@ impl GroupCommand {
 
     /// Decides. Pure.
     fn decide(&self, seen: &Seen, caller: &Caller, now: Timestamp) -> Decided {
-        let refused = |detail: &str| {
-            let problem = Problem::new(Code::TransitionNotAllowed, detail);
-            let reply = reply::of_problem(&problem);
-            Decided { reply, expires_at: later(now, REFUSAL_KEPT), code: Some(problem.code) }
+        let refused = |code: Code, detail: &str| {
+            let reply = reply::of_problem(&Problem::new(code, detail));
+            Decided { reply, expires_at: later(now, REFUSAL_KEPT), code: Some(code) }
         };
+        let not_allowed = |detail| refused(Code::TransitionNotAllowed, detail);
         let done = |reply| Decided { reply, expires_at: later(now, KEPT), code: None };
         let content_type = Some("application/json".to_owned());
         match (self, &seen.delivery) {
+            (Self::CreateEndpoint(..), _) if seen.endpoints >= MOST_ENDPOINTS => {
+                refused(Code::TooManyEndpoints, "The group has 50 webhook endpoints.")
+            }
             (Self::CreateEndpoint(wanted, _), _) => {
                 let view = self::made(wanted, caller, now);
                 let location = Some(format!("/v1/webhook-endpoints/{}", view.id));
                 let headers = StoredHeaders { content_type, etag: Some(reply::etag(view.version)), location };
                 done(Reply { status: 201, headers, body: reply::json(&view) })
             }
-            (Self::Redeliver { .. }, Some((_, false))) => refused("The endpoint is not active."),
-            (Self::Redeliver { .. }, Some((state, _))) if state == "SENT" => refused("An attempt is at work."),
+            (Self::Redeliver { .. }, Some((_, false))) => not_allowed("The endpoint is not active."),
+            (Self::Redeliver { .. }, Some((state, _))) if state == "SENT" => not_allowed("An attempt is at work."),
             (Self::Redeliver { .. }, _) => {
                 done(Reply { status: 202, headers: StoredHeaders::default(), body: Vec::new() })
             }

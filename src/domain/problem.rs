@@ -52,6 +52,7 @@ codes! {
     TransitionNotAllowed "transition_not_allowed" 409 "Its status does not allow that" "Read it again and decide again.";
     RequestIdReused "request_id_reused" 409 "The request id was used for another request" "Send a new request id, or the identical request.";
     InUse "in_use" 409 "Booked rows refer to it" "Deactivate it and make a new one instead.";
+    TooManyEndpoints "too_many_endpoints" 409 "The group has as many webhook endpoints as it may" "Delete one that is not needed, and send it with a new key.";
     VersionMismatch "version_mismatch" 412 "It has changed since" "Read it again, decide again, and send the new `ETag`, with a new key where one is needed.";
     BodyTooLarge "body_too_large" 413 "The body is larger than 64 KiB" "Send less.";
     UnsupportedMediaType "unsupported_media_type" 415 "The body is not plain JSON" "Send `Content-Type: application/json` and no `Content-Encoding`.";

@@ -33,6 +33,8 @@ pub struct Seen {
     pub stored: Option<Stored>,
     /// Whether the group has every clinic that was named.
     pub clinics_exist: bool,
+    /// How many endpoints the group has.
+    pub endpoints: i64,
     /// The state of the delivery, and whether its endpoint is active; none where there is none in the caller's sight.
     pub delivery: Option<(String, bool)>,
 }
@@ -78,6 +80,7 @@ pub async fn look(
             expired: row.expired.unwrap_or_default(),
         }),
         clinics_exist: row.clinics_exist.unwrap_or_default(),
+        endpoints: row.endpoints,
         delivery: row.delivery_state.zip(row.endpoint_active),
     })
 }

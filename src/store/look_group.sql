@@ -10,6 +10,7 @@ select
   -- Past its retention only when this process's clock and the database's both say so.
   k.expires_at <= least($3::timestamptz, statement_timestamp()) as "expired?",
   (select count(*) from clinics cl where cl.tenant_id = c.tenant_id and cl.id = any($4::uuid[])) = cardinality($4) as "clinics_exist?",
+  (select count(*) from webhook_endpoints w where w.tenant_id = c.tenant_id and w.deleted_at is null) as "endpoints!",
   d.state as "delivery_state?", d.active as "endpoint_active?"
 from (select 1) as one
 left join credentials c on c.id = $1::uuid

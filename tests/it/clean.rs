@@ -73,6 +73,14 @@ const PROMISES: [(&str, &str); 15] = [
            select from staff_tasks t where t.logical_consumer_id = i.logical_consumer_id and t.event_id = i.event_id)",
     ),
     (
+        "every attempt of a delivery is written down, and has its end",
+        "select format('%s %s: %s of %s', d.endpoint_id, d.event_id, count(a.*), d.attempts)
+         from webhook_deliveries d left join webhook_attempts a
+           on a.tenant_id = d.tenant_id and a.endpoint_id = d.endpoint_id and a.event_id = d.event_id
+         group by d.tenant_id, d.endpoint_id, d.event_id
+         having count(a.*) <> d.attempts or d.state = 'SENT' or count(*) filter (where a.attempt is not null and a.outcome is null) > 0",
+    ),
+    (
         "every version has one line in the audit",
         "select format('%s at version %s: %s', h.appointment_id, h.version, n.lines)
          from appointment_history h left join (

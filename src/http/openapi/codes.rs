@@ -16,7 +16,7 @@ use Code::{
     AmbiguousLocalTime, BodyTooLarge, CursorInvalid, DuplicateIntent, Forbidden, IdempotencyInFlight,
     IdempotencyKeyInvalid, IdempotencyKeyMissing, IdempotencyKeyReused, IdempotencyWaitersExceeded, InThePast, InUse,
     InactiveReference, Internal, MalformedRequest, NonexistentLocalTime, NotConfigured, NotFound, OffGrid,
-    OutsideHours, OverbookingNotAllowed, RangeTooWide, RateLimited, SlotTaken, TooFarAhead, TooSoon,
+    OutsideHours, OverbookingNotAllowed, RangeTooWide, RateLimited, SlotTaken, TooFarAhead, TooManyEndpoints, TooSoon,
     TransitionNotAllowed, Unauthenticated, Unavailable, UnknownReference, UnsupportedMediaType, VersionMismatch,
 };
 
@@ -116,7 +116,7 @@ const BY_DECISION: &[(&str, &[&[Code]])] = &[
     ("put_operatory", &[&[InUse]]),
     ("put_service", &[&[InUse]]),
     ("rotate_credential", &[TRANSITION]),
-    ("create_webhook_endpoint", &[&[NotConfigured]]),
+    ("create_webhook_endpoint", &[&[TooManyEndpoints, NotConfigured]]),
     ("rotate_webhook_secret", &[&[NotConfigured]]),
     ("webhook_secret", &[&[NotConfigured]]),
     ("redeliver_webhook", &[TRANSITION]),

@@ -154,6 +154,13 @@ async fn a_deleted_endpoint_is_gone_and_its_secrets_first() {
             == 1
     })
     .await;
+    // A month later, and some.
+    trial.change("update webhook_deliveries set ended_at = ended_at - interval '31 days'").await;
+    eventually("it is forgotten", async || {
+        let left = "select (select count(*) from webhook_attempts) + (select count(*) from webhook_deliveries)";
+        count(&mut connection, left).await == 0
+    })
+    .await;
     drop(connection);
     trial.end().await;
 }
@@ -176,6 +183,23 @@ async fn what_is_no_endpoint_is_refused_with_its_member() {
         let heard = heard.expect(400, "malformed_request");
         assert_eq!(heard.json()["errors"][0]["pointer"], pointer, "{body}");
     }
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn a_group_has_so_many_endpoints_and_no_more() {
+    let mut trial = Trial::new().await;
+    trial.serve(Setup { roles: &[Role::Api], ..trial.setup() }).await;
+    for _ in 0..50 {
+        admin(&trial).say(&endpoint_at("https://1.1.1.1/")).await.expect(201, "");
+    }
+    let one_more = endpoint_at("https://1.1.1.1/");
+    admin(&trial).say(&one_more).await.expect(409, "too_many_endpoints");
+    let path = admin(&trial).say(&Call::get("/v1/webhook-endpoints?limit=1")).await.json()["items"][0]["id"].clone();
+    let path = format!("/v1/webhook-endpoints/{}", path.as_str().expect("an id"));
+    admin(&trial).say(&Call::delete(path)).await.expect(204, "");
+    assert!(admin(&trial).say(&one_more).await.expect(409, "too_many_endpoints").replayed());
+    admin(&trial).say(&endpoint_at("https://1.1.1.1/")).await.expect(201, "");
     trial.end().await;
 }
 

@@ -181,7 +181,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             return Ok(());
         }
         match self.take_all(events, &[]).await {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             Err(error) => {
                 tracing::debug!(consumer = H::CONSUMER, %error, "one by one");
                 for logged in events {
@@ -192,8 +192,8 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         }
     }
 
-    /// Receives events and applies what is new, in one transaction. Those of `held` were held back until now.
-    async fn take_all(&self, events: &[Logged], held: &[Uuid]) -> Result<(), StoreError> {
+    /// Receives events and applies what is new, in one transaction; says how many. Those of `held` were held back until now.
+    async fn take_all(&self, events: &[Logged], held: &[Uuid]) -> Result<usize, StoreError> {
         let now = self.clock.now();
         let (taking, arrivals) = (Self::taking(now, None), self.arrivals(events, now));
         let (arrivals, handler) = (&arrivals, &self.handler);
@@ -226,7 +226,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         for arrival in arrivals.iter().filter(|it| taken.contains(&(it.logged.event.id, Taken::Mine))) {
             self.time(arrival.logged);
         }
-        Ok(())
+        Ok(of(Taken::Mine))
     }
 
     /// Receives one event under a token, and tries it.
@@ -267,8 +267,12 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         let places = self.insist(|connection| inbox::held(connection, H::CONSUMER, TAKEN_UP).scope_boxed()).await?;
         let events = self.find(places).await?;
         for logged in &events {
-            if let Err(error) = self.take_all(std::slice::from_ref(logged), &[logged.event.id]).await {
-                tracing::debug!(consumer = H::CONSUMER, %error, "held a little longer");
+            match self.take_all(std::slice::from_ref(logged), &[logged.event.id]).await {
+                // Looked at twice a second, what is held on is not worth a span.
+                Ok(0) => {}
+                Ok(_) => trace::trying(H::CONSUMER, logged.event.id, 0, Some(logged))
+                    .in_scope(|| trace::decided(Decision::Processed.as_str(), 1)),
+                Err(error) => tracing::debug!(consumer = H::CONSUMER, %error, "held a little longer"),
             }
         }
         Ok(0)

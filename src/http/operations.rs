@@ -54,11 +54,10 @@ struct WorkerState {
     /// its work has waited.
     ok: bool,
     /// How long ago its last step succeeded; null if none has.
-    #[schema(example = 0.4)]
+    #[schema(required, example = 0.4)]
     last_ok_seconds: Option<f64>,
     /// Since when its steps fail; left out where they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
     failing_since: Option<Timestamp>,
     /// What the last of them failed with.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -136,6 +136,18 @@ fn every_state() -> String {
     statements
 }
 
+/// What the janitor has before it: of all keys as they are, and as if their retention were over.
+async fn past_retention(connection: &mut PgConnection) -> (u64, u64) {
+    let now = Clock::system().now();
+    let before = watch::expired_keys(connection, now).await.expect("a look");
+    let over = "begin; update idempotency_keys set expires_at = statement_timestamp() - interval '100 s'";
+    sqlx::raw_sql(over).execute(&mut *connection).await.expect("over");
+    let after = watch::expired_keys(connection, now).await.expect("a look");
+    assert!(before.oldest.is_none() && after.oldest.is_some_and(|oldest| oldest < now));
+    sqlx::raw_sql("rollback").execute(connection).await.expect("undone");
+    (before.items, after.items)
+}
+
 #[tokio::test]
 async fn the_figures_are_those_of_the_database() {
     let trial = Trial::new().await;
@@ -167,6 +179,7 @@ async fn the_figures_are_those_of_the_database() {
     assert_eq!(figures.map(|name| figure(&text, name)), ["1", "3", &open.to_string()]);
     assert!((0.0..60.0).contains(&seconds(&text, "oncebook_outbox_oldest_seconds")));
     process.stop().await;
+    assert_eq!(past_retention(&mut connection).await, (0, 3));
 
     let process = trial.process_with(&trial.url(), &[("ONCEBOOK_ROLES", "api,relay,consumers")]).await;
     eventually("all is processed", async || {

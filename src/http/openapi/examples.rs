@@ -236,7 +236,10 @@ fn of_schema(name: &str, operation: &str, status: &str) -> Option<Value> {
             let ready = status == "200";
             let version = if ready { json!(2) } else { Value::Null };
             let schema = json!({ "ok": ready, "version": version, "expected": 2 });
-            json!({ "ready": ready, "checks": { "database": { "ok": ready }, "schema": schema }})
+            let behind = json!({ "items": 0, "seconds": 0.0 });
+            let relay = json!({ "name": "relay", "ok": true, "last_ok_seconds": 0.4, "behind": behind });
+            let checks = json!({ "database": { "ok": ready }, "schema": schema });
+            json!({ "ready": ready, "checks": checks, "workers": [relay] })
         }
         "Explained" => explained(),
         "Problems" => json!({ "items": [explained()] }),

@@ -83,6 +83,7 @@ fn is(name: &str, value: &Value) -> bool {
         "string" => value.is_string(),
         "boolean" => value.is_boolean(),
         "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
         "null" => value.is_null(),
         other => panic!("type {other}"),
     }

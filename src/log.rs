@@ -8,6 +8,8 @@ use uuid::Uuid;
 use crate::domain::event::{Logged, Place};
 use crate::store::log::Moved;
 
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod postgres;
 
 /// Why the log did not answer: it is away, and comes back.

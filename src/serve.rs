@@ -13,11 +13,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::changes;
-use crate::config::{Config, Role};
+use crate::config::{Config, Log, Role};
 use crate::consumer::Consumer;
 use crate::hint::Hint;
 use crate::http::{self, listen};
 use crate::janitor::{Flusher, Janitor};
+use crate::log::EventLog;
+#[cfg(feature = "kafka")]
+use crate::log::kafka;
 use crate::log::postgres::PostgresLog;
 use crate::notify;
 use crate::relay::Relay;
@@ -34,16 +37,15 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         background.spawn(worker::run(Janitor(Arc::clone(&app)), app.ids.clone(), stop.clone()));
     }
     background.spawn(worker::run(Flusher(Arc::clone(&app)), app.ids.clone(), stop.clone()));
-    let (log, logged) = (PostgresLog::of(&app), Hint::default());
-    if roles.contains(&Role::Relay) {
-        let (outbox, clock) = (app.commands.told.clone(), app.clock.clone());
-        let relay = Relay { log: log.clone(), clock, outbox, logged: logged.clone() };
-        background.spawn(worker::run(relay, app.ids.clone(), stop.clone()));
-    }
-    if roles.contains(&Role::Consumers) {
-        let notifications = Consumer::of(&app, log.clone(), notify::Supersede, logged.clone());
-        background.spawn(worker::run(notifications, app.ids.clone(), stop.clone()));
-        background.spawn(worker::run(Consumer::of(&app, log, changes::Keep, logged), app.ids.clone(), stop.clone()));
+    let logged = Hint::default();
+    let hands = Hands { app: &app, roles, background: &background, stop: &stop };
+    match app.config.log {
+        Log::Postgres => hands.work_on(&PostgresLog::of(&app), &logged),
+        #[cfg(feature = "kafka")]
+        Log::Kafka => {
+            let link = kafka::Link::of(&app.config.kafka);
+            hands.work_on(&kafka::KafkaLog::of(&app, link, logged.clone()), &logged);
+        }
     }
     if let Some(admin) = listeners.admin {
         background.spawn(listen::serve(admin, http::admin_router(&app), Arc::clone(&app), stop.clone()));
@@ -60,6 +62,31 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         tracing::warn!(code = problem.code.as_str(), "the last minute's replays are not counted");
     }
     app.store.close();
+}
+
+/// What works in the background on the log, whichever it is.
+struct Hands<'a> {
+    app: &'a App,
+    roles: &'a [Role],
+    background: &'a TaskTracker,
+    stop: &'a CancellationToken,
+}
+
+impl Hands<'_> {
+    fn work_on<L: EventLog + Clone>(&self, log: &L, logged: &Hint) {
+        if self.roles.contains(&Role::Relay) {
+            let (outbox, clock) = (self.app.commands.told.clone(), self.app.clock.clone());
+            self.work(Relay { log: log.clone(), clock, outbox, logged: logged.clone() });
+        }
+        if self.roles.contains(&Role::Consumers) {
+            self.work(Consumer::of(self.app, log.clone(), notify::Supersede, logged.clone()));
+            self.work(Consumer::of(self.app, log.clone(), changes::Keep, logged.clone()));
+        }
+    }
+
+    fn work(&self, worker: impl Worker) {
+        self.background.spawn(worker::run(worker, self.app.ids.clone(), self.stop.clone()));
+    }
 }
 
 /// Where a process listens.

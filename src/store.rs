@@ -22,12 +22,16 @@ pub mod credentials_admin;
 pub mod databases;
 pub mod demo;
 pub mod directory;
+#[cfg(feature = "kafka")]
+pub mod groups;
 pub mod inbox;
 pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod look;
 pub mod notifications;
+#[cfg(feature = "kafka")]
+pub mod outbox;
 pub mod schedule;
 pub mod seen;
 

@@ -6,8 +6,10 @@ export SQLX_OFFLINE = true
 PROFILE ?= dev
 ARGS ?=
 OPENAPI = openapi/openapi.json
+# Not kafka-tls: it builds librdkafka with an OpenSSL of its own, some minutes more, and nothing of ours differs.
+FEATURES = --features kafka
 
-.PHONY: help setup dev test soak check prepare bench mutants openapi-lint schemathesis
+.PHONY: help setup dev test soak check prepare bench mutants openapi-lint schemathesis test-kafka-restart
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -19,26 +21,31 @@ setup: ## install what is missing (C compiler, Postgres); the others do it too
 dev: setup ## the whole service on 127.0.0.1:8080 with a Postgres of its own
 	cargo run --profile $(PROFILE) -- dev $(ARGS)
 
-test: setup ## every test
-	cargo test --doc
-	cargo test --all-targets $(ARGS)
+test: setup ## every test (the ones on Kafka need Linux on x86-64 and Python; without: cargo test --all-targets)
+	.ci/kafka-broker
+	cargo test --doc $(FEATURES)
+	cargo test --all-targets $(FEATURES) $(ARGS)
 
 soak: setup ## the long trials, in a release build, times held to their limits: some ten minutes on a quiet machine
 	cargo test --release --test it soak:: -- --ignored --nocapture --test-threads=1 $(ARGS)
 
+test-kafka-restart: setup ## a broker killed and started again under the service; building that broker takes ten minutes, once
+	.ci/kafka-broker --durable
+	cargo test $(FEATURES) --test it a_broker_killed_and_started_again -- --ignored --nocapture
+
 check: setup ## format, lints, checked queries, OpenAPI drift, whether the mutants still apply
 	cargo fmt --check
 	.ci/mutants --apply
-	cargo clippy --all-targets --all-features -- -D warnings
+	cargo clippy --all-targets $(FEATURES) -- -D warnings
 	.ci/sqlx-cli
-	.ci/with-postgres cargo sqlx prepare --check -- --all-targets --all-features
-	mkdir -p target && cargo run -- openapi > target/openapi.json
+	.ci/with-postgres cargo sqlx prepare --check -- --all-targets $(FEATURES)
+	mkdir -p target && cargo run $(FEATURES) -- openapi > target/openapi.json
 	diff -u $(OPENAPI) target/openapi.json
 
 prepare: setup ## regenerate .sqlx/ and openapi/openapi.json
 	.ci/sqlx-cli
-	.ci/with-postgres cargo sqlx prepare -- --all-targets --all-features
-	mkdir -p target && cargo run -- openapi > target/openapi.json
+	.ci/with-postgres cargo sqlx prepare -- --all-targets $(FEATURES)
+	mkdir -p target && cargo run $(FEATURES) -- openapi > target/openapi.json
 	mkdir -p $(dir $(OPENAPI))
 	mv target/openapi.json $(OPENAPI)
 

@@ -191,7 +191,8 @@ impl EventLog for KafkaLog {
     async fn commit(&self, group: &str, batch: &Batch) -> Result<bool, Away> {
         let Some(desk) = self.member(group) else { return Ok(false) };
         let next = batch.next();
-        let asked = &at(&desk).may_advance(batch.token, &next);
+        let asked = at(&desk).may_advance(batch.token, &next);
+        let asked = &asked;
         let name = &self.name(group);
         let moved = self.insist(|connection| groups::advance(connection, name, asked).scope_boxed()).await?;
         at(&desk).advanced(batch.token, asked, &moved);

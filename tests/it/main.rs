@@ -4,6 +4,8 @@
 //! fails it if anything was left at work or any promise about the rows is broken. Long versions: `soak.rs`.
 
 mod app;
+#[cfg(feature = "kafka")]
+mod broker;
 mod clean;
 mod client;
 mod cluster;
@@ -18,8 +20,11 @@ mod figures;
 mod ground;
 mod held;
 mod hold;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod keys;
 mod log;
+mod logs;
 mod machine;
 mod malformed;
 mod model;

@@ -112,24 +112,16 @@ impl Desk {
         }
     }
 
-    /// The places that the brokers have yet to be told of.
-    pub(super) fn to_tell(&mut self) -> Vec<Place> {
-        std::mem::take(&mut self.told)
-    }
-
-    /// Whether another reads what we think is ours: then the group has to be joined anew.
-    pub(super) const fn overtaken(&self) -> bool {
-        self.overtaken
+    /// What the thread that polls has to know: the places that the brokers have yet to be told of; whether another reads what we
+    /// think is ours, so that the group has to be joined anew; and whether more should be fetched, being `paused` or not.
+    pub(super) fn look(&mut self, paused: bool) -> (Vec<Place>, bool, bool) {
+        let has_room = self.waiting() < if paused { FULL.1 } else { FULL.0 };
+        (std::mem::take(&mut self.told), self.overtaken, has_room)
     }
 
     /// Puts everything away.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
-    }
-
-    /// Whether more should be fetched, being `paused` or not.
-    pub(super) fn has_room(&self, paused: bool) -> bool {
-        self.waiting() < if paused { FULL.1 } else { FULL.0 }
     }
 
     fn waiting(&self) -> usize {

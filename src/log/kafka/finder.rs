@@ -25,8 +25,8 @@ const SETTINGS: [(&str, &str); 6] = [
     ("group.id", "oncebook.finder"),
     ("enable.auto.commit", "false"),
     ("enable.auto.offset.store", "false"),
-    // Retention may have passed a place since it was found to be there.
-    ("auto.offset.reset", "earliest"),
+    // A place beyond the end leads to the end.
+    ("auto.offset.reset", "latest"),
     ("enable.partition.eof", "true"),
     ("queued.max.messages.kbytes", "1024"),
 ];
@@ -72,22 +72,18 @@ impl Finder {
     }
 }
 
-/// The places that are between the ends of their partitions.
+/// The places of which something may still be kept.
 fn wanted(consumer: &BaseConsumer<Voice>, link: &Link, places: &[Place]) -> Result<Wanted, Away> {
     let mut wanted = Wanted::new();
     let mut sorted = places.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    for place in sorted {
+    for place in sorted.iter().filter(|place| (0..PARTITIONS).contains(&i32::from(place.partition))) {
         wanted.entry(i32::from(place.partition)).or_default().push_back(place.offset);
     }
     for (partition, offsets) in &mut wanted {
-        if !(0..PARTITIONS).contains(partition) {
-            offsets.clear();
-            continue;
-        }
-        let (first, next) = consumer.fetch_watermarks(&link.topic, *partition, PATIENCE)?;
-        offsets.retain(|offset| (first..next).contains(offset));
+        let (first, _) = consumer.fetch_watermarks(&link.topic, *partition, PATIENCE)?;
+        offsets.retain(|offset| *offset >= first);
     }
     wanted.retain(|_, offsets| !offsets.is_empty());
     Ok(wanted)
@@ -110,6 +106,7 @@ fn collect(consumer: &BaseConsumer<Voice>, link: &Link, wanted: &mut Wanted) -> 
         let record = match consumer.poll(POLL) {
             None => continue,
             Some(Ok(record)) => record,
+            // What has not come by the end is beyond it.
             Some(Err(KafkaError::PartitionEOF(partition))) => {
                 wanted.remove(&partition);
                 continue;

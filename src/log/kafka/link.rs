@@ -118,6 +118,8 @@ pub(super) struct Voice;
 impl ClientContext for Voice {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         match level {
+            // Of settings that are ours, and meant.
+            _ if facility == "CONFWARN" => tracing::debug!("Kafka: {message}"),
             RDKafkaLogLevel::Emerg
             | RDKafkaLogLevel::Alert
             | RDKafkaLogLevel::Critical

@@ -103,12 +103,11 @@ impl Member {
                 Some(Err(error)) => tracing::debug!(group = self.group, %error, "nothing came"),
                 None => {}
             }
-            let (told, overtaken) = (at(&desk).to_tell(), at(&desk).overtaken());
+            let (told, overtaken, has_room) = at(&desk).look(paused);
             if overtaken {
                 return Err(KafkaError::Rebalance(RDKafkaErrorCode::AssignmentLost));
             }
             self.tell(&consumer, &told);
-            let has_room = at(&desk).has_room(paused);
             if has_room == paused {
                 let all = consumer.assignment()?;
                 if has_room {

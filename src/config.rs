@@ -194,3 +194,46 @@ pub fn path() -> Option<std::ffi::OsString> {
 pub fn log_filter() -> Option<String> {
     std::env::var("ONCEBOOK_LOG_FILTER").ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    #[test]
+    fn a_build_without_kafka_says_how_to_make_one_with_it() {
+        let refused = Alone::try_parse_from(["oncebook", "--log", "kafka"]).map(|alone| alone.config);
+        let said = refused.expect_err("it has none").to_string();
+        assert!(said.contains("cargo build --release --features kafka"), "{said}");
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn kafka_needs_brokers_and_shows_no_password() {
+        let parse = |more: &[&str]| {
+            let arguments = ["oncebook", "--log", "kafka"].iter().chain(more);
+            Alone::try_parse_from(arguments).map(|alone| alone.config).map_err(|error| error.to_string())
+        };
+        assert!(parse(&[]).expect_err("where?").contains("--kafka-brokers"));
+        let file = std::env::temp_dir().join(format!("oncebook-properties-{}", std::process::id()));
+        let name = file.to_str().expect("a path");
+        std::fs::write(&file, "# ours\nsasl.password = a=b\n\n").expect("written");
+        let config = parse(&["--kafka-brokers", "one:9092,two:9092", "--kafka-properties", name]).expect("whole");
+        assert_eq!(config.kafka.brokers, ["one:9092", "two:9092"]);
+        let said = format!("{config:?}");
+        assert!(said.contains("sasl.password") && !said.contains("a=b"), "{said}");
+        assert_eq!(config.kafka.properties.expect("some").0, [("sasl.password".to_owned(), "a=b".to_owned())]);
+        std::fs::write(&file, "hunter2\n").expect("written");
+        let refused = parse(&["--kafka-brokers", "one:9092", "--kafka-properties", name]).expect_err("no setting");
+        assert!(refused.contains("line 1 is not name=value") && !refused.contains("hunter2"), "{refused}");
+        std::fs::remove_file(&file).expect("removed");
+    }
+}

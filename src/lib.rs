@@ -46,7 +46,7 @@
 //! | [`store`] | SQL and nothing else, and the connections it runs on |
 //! | [`command`] | look, decide, commit: the loop and one file for each thing one may ask for |
 //! | [`http`] | REST: router, guards, extractors, one file for each resource |
-//! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log → inbox → handler |
+//! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log (a table, or Kafka) → inbox → handler |
 //! | [`notify`], [`changes`] | what consumers do: overtaken notices, the feed of changes |
 //! | [`hint`] | wakes the background work of this process |
 //! | [`janitor`], [`worker`] | what is done in the background, and the one loop that does it |

@@ -111,9 +111,9 @@ impl Member {
             if has_room == paused {
                 let all = consumer.assignment()?;
                 if has_room {
-                    consumer.resume(&all)?
+                    consumer.resume(&all)?;
                 } else {
-                    consumer.pause(&all)?
+                    consumer.pause(&all)?;
                 }
                 paused = !has_room;
             }
@@ -187,8 +187,8 @@ impl ConsumerContext for Member {
             self.told_to_read(list).and_then(|()| consumer.incremental_assign(list))
         } else {
             if let Some(desk) = self.desk.upgrade() {
-                for part in list.elements() {
-                    i16::try_from(part.partition()).iter().for_each(|partition| at(&desk).end(*partition));
+                for partition in list.elements().iter().filter_map(|part| i16::try_from(part.partition()).ok()) {
+                    at(&desk).end(partition);
                 }
             }
             consumer.incremental_unassign(list)

@@ -293,6 +293,8 @@ async fn what_one_holds_another_does_not_get_until_it_is_dead<L: Logs>() {
     assert!(beside.read("all").await.expect("read").events.is_empty());
     assert_eq!(lag(&first, "all").await, 14, "nothing of it is committed");
     drop((first, beside));
+    // Out of its group: what a reader that is killed leaves behind is the trials' of processes.
+    eventually("it is gone", async || app.tasks.is_empty()).await;
     let second = logs.log(&app);
     second.join("all").await.expect("joined");
     let again = read_on(&second, "all", 14).await;

@@ -5,12 +5,17 @@ WORKDIR /build
 # The queries were checked when .sqlx/ was written; no database is asked here.
 ENV SQLX_OFFLINE=true
 
+# Kafka's client is built from C.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ make \
+    && rm -rf /var/lib/apt/lists/*
+
 # The dependencies in a layer of their own: it is built again only when Cargo.lock changes.
 COPY Cargo.toml Cargo.lock sqlx.toml ./
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \
-    && cargo build --release --locked \
+    && cargo build --release --locked --features kafka \
     && rm -r src
 
 COPY migrations migrations
@@ -18,7 +23,7 @@ COPY .sqlx .sqlx
 COPY src src
 # Newer than the empty ones above, whatever the time in the clone says.
 RUN touch src/main.rs src/lib.rs \
-    && cargo build --release --locked --bin oncebook
+    && cargo build --release --locked --features kafka --bin oncebook
 
 # glibc, certificates and an account without rights; no shell.
 FROM gcr.io/distroless/cc-debian12:nonroot

@@ -29,6 +29,75 @@ impl Role {
     pub const ALL: [Self; 6] = [Self::Api, Self::Relay, Self::Consumers, Self::Notifier, Self::Webhooks, Self::Janitor];
 }
 
+/// Which event log there is between a commit and its effects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// A table: for one database, and as many processes as it carries.
+    Postgres,
+    /// A topic.
+    #[cfg(feature = "kafka")]
+    Kafka,
+}
+
+/// Parses the name of an event log.
+fn log(text: &str) -> Result<Log, String> {
+    match text {
+        "postgres" => Ok(Log::Postgres),
+        #[cfg(feature = "kafka")]
+        "kafka" => Ok(Log::Kafka),
+        #[cfg(not(feature = "kafka"))]
+        "kafka" => {
+            Err("this build has no Kafka in it; one that has: cargo build --release --features kafka".to_owned())
+        }
+        _ => Err("postgres or kafka is wanted".to_owned()),
+    }
+}
+
+/// How Kafka is reached.
+#[cfg(feature = "kafka")]
+#[derive(Args, Clone, Debug)]
+pub struct Kafka {
+    /// The brokers to ask first, as host:port.
+    #[arg(id = "kafka_brokers", long = "kafka-brokers", env = "ONCEBOOK_KAFKA_BROKERS", value_delimiter = ',')]
+    #[arg(required_if_eq("log", "kafka"), value_name = "BROKERS")]
+    pub brokers: Vec<String>,
+    /// The topic of the events, of 16 partitions; made where there is none. One that was deleted and made anew needs another
+    /// name.
+    #[arg(id = "kafka_topic", long = "kafka-topic", env = "ONCEBOOK_KAFKA_TOPIC", default_value = "oncebook.events")]
+    #[arg(value_name = "TOPIC")]
+    pub topic: String,
+    /// A file of further settings of librdkafka, such as those for TLS and SASL (in a build with kafka-tls): name=value, one
+    /// a line, # begins a comment.
+    #[arg(id = "kafka_properties", long = "kafka-properties", env = "ONCEBOOK_KAFKA_PROPERTIES", value_name = "FILE")]
+    #[arg(value_parser = properties)]
+    pub properties: Option<Properties>,
+}
+
+/// Settings by name. There may be a password among them, so they are never shown.
+#[cfg(feature = "kafka")]
+#[derive(Clone)]
+pub struct Properties(pub Vec<(String, String)>);
+
+#[cfg(feature = "kafka")]
+impl std::fmt::Debug for Properties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Reads a file of settings: `name=value`, one a line.
+#[cfg(feature = "kafka")]
+fn properties(file: &str) -> Result<Properties, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let lines = text.lines().zip(1..).map(|(line, n)| (line.trim(), n));
+    let settings = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#')).map(|(line, n)| {
+        // Not what it says: it may be a password.
+        let (name, value) = line.split_once('=').ok_or_else(|| format!("line {n} is not name=value"))?;
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    });
+    Ok(Properties(settings.collect::<Result<_, String>>()?))
+}
+
 /// Which database, by flag or by environment.
 ///
 /// It may be missing, and any text: clap would name the flag alone where there is none, and quote a URL that is none, with
@@ -71,6 +140,13 @@ pub struct Config {
     /// A duplicate waits this many seconds for the first, then 409.
     #[arg(long, env = "ONCEBOOK_IDEMPOTENCY_WAIT", default_value = "2", value_parser = seconds)]
     pub idempotency_wait: Duration,
+    /// Where events go from their commit on: postgres, or kafka. Every process on a database must say the same.
+    #[arg(long, env = "ONCEBOOK_LOG", default_value = "postgres", value_parser = log)]
+    pub log: Log,
+    /// How Kafka is reached.
+    #[cfg(feature = "kafka")]
+    #[command(flatten)]
+    pub kafka: Kafka,
     /// Days an event stays in the event log; longer where a consumer has yet to read it or to try it again.
     #[arg(long, env = "ONCEBOOK_LOG_RETENTION_DAYS", default_value = "14", value_parser = days)]
     pub log_retention: Duration,
@@ -241,5 +317,43 @@ mod tests {
         assert_eq!(of(&[base, traces, ("OTEL_SERVICE_NAME", "north")]), told("http://traces:4318/in", "north"));
         assert_eq!(of(&[base, ("OTEL_SDK_DISABLED", "TRUE")]), None);
         assert_eq!(of(&[base, ("OTEL_TRACES_EXPORTER", "none")]), None);
+    }
+
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        config: Config,
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    #[test]
+    fn a_build_without_kafka_says_how_to_make_one_with_it() {
+        let refused = <Alone as clap::Parser>::try_parse_from(["oncebook", "--log", "kafka"]).map(|alone| alone.config);
+        let said = refused.expect_err("it has none").to_string();
+        assert!(said.contains("cargo build --release --features kafka"), "{said}");
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn kafka_needs_brokers_and_shows_no_password() {
+        let parse = |more: &[&str]| {
+            let arguments = ["oncebook", "--log", "kafka"].iter().chain(more);
+            <Alone as clap::Parser>::try_parse_from(arguments)
+                .map(|alone| alone.config)
+                .map_err(|error| error.to_string())
+        };
+        assert!(parse(&[]).expect_err("where?").contains("--kafka-brokers"));
+        let file = std::env::temp_dir().join(format!("oncebook-properties-{}", std::process::id()));
+        let name = file.to_str().expect("a path");
+        std::fs::write(&file, "# ours\nsasl.password = a=b\n\n").expect("written");
+        let config = parse(&["--kafka-brokers", "one:9092,two:9092", "--kafka-properties", name]).expect("whole");
+        assert_eq!(config.kafka.brokers, ["one:9092", "two:9092"]);
+        let said = format!("{config:?}");
+        assert!(said.contains("sasl.password") && !said.contains("a=b"), "{said}");
+        assert_eq!(config.kafka.properties.expect("some").0, [("sasl.password".to_owned(), "a=b".to_owned())]);
+        std::fs::write(&file, "hunter2\n").expect("written");
+        let refused = parse(&["--kafka-brokers", "one:9092", "--kafka-properties", name]).expect_err("no setting");
+        assert!(refused.contains("line 1 is not name=value") && !refused.contains("hunter2"), "{refused}");
+        std::fs::remove_file(&file).expect("removed");
     }
 }

@@ -47,7 +47,7 @@
 //! | [`store`] | SQL and nothing else, and the connections it runs on |
 //! | [`command`] | look, decide, commit: the loop and one file for each thing one may ask for |
 //! | [`http`] | REST: router, guards, extractors, one file for each resource |
-//! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log → inbox → handler |
+//! | [`log`], [`relay`], [`consumer`] | from commit to effect: outbox → event log (a table, or Kafka) → inbox → handler |
 //! | [`notify`] | what patients are told: words, senders, and what became of each; `docs/notifications.md` |
 //! | [`changes`] | what a consumer keeps: the feed of changes |
 //! | [`webhook`] | signed deliveries to endpoints outside, in order, retried for a day |

@@ -9,7 +9,12 @@ use uuid::Uuid;
 use crate::domain::event::{Logged, Place};
 use crate::store::log::Moved;
 
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod postgres;
+
+/// Events of a step whose traces its span is linked to.
+const LINKED: u16 = 512;
 
 /// Why the log did not answer: it is away, and comes back.
 #[derive(Debug, thiserror::Error)]

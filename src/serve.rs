@@ -13,11 +13,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::app::App;
 use crate::changes;
-use crate::config::{Config, Role};
+use crate::config::{Config, Log, Role};
 use crate::consumer::Consumer;
 use crate::hint::Hint;
 use crate::http::{self, listen};
 use crate::janitor::{Flusher, Janitor};
+use crate::log::EventLog;
+#[cfg(feature = "kafka")]
+use crate::log::kafka;
 use crate::log::postgres::PostgresLog;
 use crate::notify;
 use crate::notify::notifier::Notifier;
@@ -40,28 +43,14 @@ pub async fn run(app: Arc<App>, roles: &[Role], listeners: Listeners, stop: Canc
         background.start(Janitor(Arc::clone(&app)));
     }
     background.start(Flusher(Arc::clone(&app)));
-    let (log, logged) = (PostgresLog::of(&app), Hint::default());
-    if roles.contains(&Role::Relay) {
-        let (store, clock, outbox) = (app.store.clone(), app.clock.clone(), app.commands.told.clone());
-        background.start(Relay { log: log.clone(), store, clock, outbox, logged: logged.clone() });
-    }
-    if roles.contains(&Role::Consumers) {
-        background.start(Consumer::of(&app, log.clone(), notify::Supersede, logged.clone()));
-        background.start(Consumer::of(&app, log.clone(), webhook::FanOut, logged.clone()));
-        background.start(Consumer::of(&app, log, changes::Keep, logged));
-    }
-    if roles.contains(&Role::Notifier) {
-        let patience = Patience::default();
-        match Senders::of(&app.config, patience) {
-            Ok(senders) => background.start(Notifier::of(Arc::clone(&app), senders, patience)),
-            // Whoever starts a process has asked before: see `check`.
-            Err(error) => tracing::error!(%error, "nobody is told of their visits"),
-        }
-    }
-    if roles.contains(&Role::Webhooks) {
-        background.start(webhook::keep::Keeper(Arc::clone(&app)));
-        if let Some(deliverer) = webhook::deliverer(&app, &background.tasks) {
-            background.start(deliverer);
+    background.what_leaves(&app, roles);
+    let logged = Hint::default();
+    match app.config.log {
+        Log::Postgres => background.work_on(&PostgresLog::of(&app), roles, &logged),
+        #[cfg(feature = "kafka")]
+        Log::Kafka => {
+            let link = kafka::Link::of(&app.config.kafka);
+            background.work_on(&kafka::KafkaLog::of(&app, link, logged.clone()), roles, &logged);
         }
     }
     if let Some(admin) = listeners.admin {
@@ -93,6 +82,38 @@ impl Background<'_> {
     fn start(&self, worker: impl Worker) {
         let pulse = self.app.pulses.begin(worker.name(), worker.rest());
         self.tasks.spawn(worker::run(worker, pulse, self.app.ids.clone(), self.stop.clone()));
+    }
+
+    /// Starts what sends to people and programs outside.
+    fn what_leaves(&self, app: &Arc<App>, roles: &[Role]) {
+        if roles.contains(&Role::Notifier) {
+            let patience = Patience::default();
+            match Senders::of(&app.config, patience) {
+                Ok(senders) => self.start(Notifier::of(Arc::clone(app), senders, patience)),
+                // Whoever starts a process has asked before: see `check`.
+                Err(error) => tracing::error!(%error, "nobody is told of their visits"),
+            }
+        }
+        if roles.contains(&Role::Webhooks) {
+            self.start(webhook::keep::Keeper(Arc::clone(app)));
+            if let Some(deliverer) = webhook::deliverer(app, &self.tasks) {
+                self.start(deliverer);
+            }
+        }
+    }
+
+    /// Starts what works on the log, whichever it is.
+    fn work_on<L: EventLog + Clone>(&self, log: &L, roles: &[Role], logged: &Hint) {
+        if roles.contains(&Role::Relay) {
+            let (store, clock) = (self.app.store.clone(), self.app.clock.clone());
+            let outbox = self.app.commands.told.clone();
+            self.start(Relay { log: log.clone(), store, clock, outbox, logged: logged.clone() });
+        }
+        if roles.contains(&Role::Consumers) {
+            self.start(Consumer::of(self.app, log.clone(), notify::Supersede, logged.clone()));
+            self.start(Consumer::of(self.app, log.clone(), webhook::FanOut, logged.clone()));
+            self.start(Consumer::of(self.app, log.clone(), changes::Keep, logged.clone()));
+        }
     }
 }
 

@@ -25,12 +25,16 @@ pub mod deliveries;
 pub mod demo;
 pub mod directory;
 pub mod group;
+#[cfg(feature = "kafka")]
+pub mod groups;
 pub mod inbox;
 pub mod janitor;
 pub mod keys;
 pub mod log;
 pub mod look;
 pub mod notifications;
+#[cfg(feature = "kafka")]
+pub mod outbox;
 pub mod schedule;
 pub mod seen;
 pub mod watch;

@@ -102,7 +102,7 @@ pub struct Event {
     pub occurred_at: Timestamp,
 }
 
-/// Where in the log an event lies: a partition's offsets are dense and begin with 0.
+/// Where in the log an event lies: a partition's offsets rise. In Postgres they are dense and begin with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Which partition.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use scoped_futures::ScopedFutureExt;
 use tokio::time::Instant;
 
-use super::{Away, Batch, EventLog};
+use super::{Away, Batch, EventLog, LINKED};
 use crate::app::App;
 use crate::clock::{Clock, Ids};
 use crate::domain::event::{Logged, Place};
@@ -17,9 +17,6 @@ use sqlx::postgres::PgConnection;
 
 /// Events of a partition that the relay moves at a time: 16 times as many take about 100 ms.
 const MOVED: i64 = 500;
-
-/// Events of a step whose traces its span is linked to.
-const LINKED: i64 = 512;
 
 /// What is read at a time: some milliseconds' work, from few enough partitions that another process finds some too.
 const REACH: Reach = Reach { lease: Duration::from_secs(5), partitions: 8, events: 64 };
@@ -51,7 +48,7 @@ impl PostgresLog {
 impl EventLog for PostgresLog {
     async fn relay(&self) -> Result<Moved, Away> {
         // Nobody asks where from, unless it is traced.
-        let traceparents = if trace::on() { LINKED } else { 0 };
+        let traceparents = if trace::on() { i64::from(LINKED) } else { 0 };
         self.insist(|connection| log::relay(connection, MOVED, traceparents).scope_boxed()).await
     }
 

@@ -53,7 +53,7 @@ async fn what_comes_is_as_the_schema_says() {
     desk.say(&Call::post("/v1/blocks", block)).await.expect(201, "");
     let mut events = Vec::new();
     eventually("all have come", async || {
-        events = read_all(&trial).await;
+        events = read_all(&trial, &desk).await;
         events.len() == 7
     })
     .await;

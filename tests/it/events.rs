@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
-use crate::client::Call;
+use crate::client::{Call, Desk};
 
 /// A consumer whose effect is a row an event, in a table without any constraint: what is done twice shows.
 #[derive(Default)]
@@ -105,7 +105,11 @@ pub(crate) async fn settle(worker: &impl Worker) {
 
 /// Books so many visits and moves each, cancels every third; tells their ids.
 async fn busy(trial: &Trial, visits: usize) -> Vec<Uuid> {
-    let desk = trial.desk();
+    busy_at(trial, &trial.desk(), visits).await
+}
+
+/// The same at a desk of the caller's choice.
+pub(crate) async fn busy_at(trial: &Trial, desk: &Desk, visits: usize) -> Vec<Uuid> {
     let mut ids = Vec::new();
     for n in 0..visits {
         let id = desk.say(&trial.book(Visit { slot: n * 2, ..Visit::default() })).await.expect(201, "").id();
@@ -123,11 +127,11 @@ pub(crate) async fn count(connection: &mut PgConnection, of: &'static str) -> i6
 }
 
 /// The feed of changes, in pages, to its end.
-pub(crate) async fn read_all(trial: &Trial) -> Vec<Value> {
+pub(crate) async fn read_all(trial: &Trial, desk: &Desk) -> Vec<Value> {
     let (mut changes, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/v1/changes?clinic_id={}&limit=10{after}", trial.demo.clinic_id);
-        let page = trial.desk().say(&Call::get(path)).await.expect(200, "").json();
+        let page = desk.say(&Call::get(path)).await.expect(200, "").json();
         let items = page["items"].as_array().expect("items").clone();
         if items.is_empty() {
             return changes;
@@ -167,7 +171,7 @@ async fn what_is_committed_reaches_its_consumer() {
       on a.tenant_id = n.tenant_id and a.id = n.appointment_id
       where (n.state = 'PENDING') <> (n.schedule_version = a.schedule_version)";
     assert_eq!(count(&mut connection, untrue).await, 0, "what was overtaken is not told, and what was not is");
-    let changes = read_all(&trial).await;
+    let changes = read_all(&trial, &trial.desk()).await;
     assert_eq!(changes.len(), 28);
     let mut last = std::collections::HashMap::new();
     for change in &changes {

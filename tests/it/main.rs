@@ -6,6 +6,8 @@
 mod aging;
 mod app;
 mod asyncapi;
+#[cfg(feature = "kafka")]
+mod broker;
 mod clean;
 mod client;
 mod cluster;
@@ -22,8 +24,11 @@ mod gateway;
 mod ground;
 mod held;
 mod hold;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod keys;
 mod log;
+mod logs;
 mod machine;
 mod mailbox;
 mod malformed;

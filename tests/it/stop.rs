@@ -22,6 +22,7 @@ const LOG: &str = "begin; lock table event_log in share mode";
 const FEED: &str = "begin; select from change_feeds for update";
 
 const IN_LOG: &str = "select count(*) from event_log";
+const CHANGED: &str = "select count(*) from changes";
 const LEASED: &str = "select count(*) from log_groups where token is not null";
 
 /// A process that has booked once, and whose next step is held up by what another session holds.
@@ -40,7 +41,7 @@ impl Held {
         let desk = trial.desk_at(&process.base);
         desk.say(&trial.book(Visit::default())).await.expect(201, "");
         // The feed has a row once it has a change.
-        all_done(&mut watching).await;
+        all_done(&mut watching, 1).await;
         sqlx::raw_sql(what).execute(&mut holder).await.expect("held");
         for n in 1..6 {
             desk.say(&trial.book(Visit { slot: 8 * n, ..Visit::default() })).await.expect(201, "");
@@ -55,7 +56,7 @@ impl Held {
     }
 }
 
-async fn all_done(connection: &mut PgConnection) {
+async fn all_done(connection: &mut PgConnection, bookings: i64) {
     eventually("every event has its effects", async || count(connection, LEFT).await == 0).await;
     eventually("nobody is at work", async || count(connection, LEASED).await == 0).await;
     assert_eq!((count(connection, IN_LOG).await, count(connection, CHANGED).await), (bookings, bookings));
@@ -88,7 +89,7 @@ async fn a_step_in_hand_is_finished_and_not_done_again() {
         assert!(count(&mut watching, written).await > before, "{what}: what was in hand stands");
         assert_eq!(count(&mut watching, LEASED).await, 0, "{what}: the batch was moved past, not left to its lease");
         let process = trial.process_with(&trial.url(), &ROLES).await;
-        all_done(&mut watching).await;
+        all_done(&mut watching, 6).await;
         assert_eq!(repeated(&process).await, Vec::<String>::new(), "{what}");
         process.stop().await;
         drop(watching);
@@ -114,7 +115,7 @@ async fn a_step_that_cannot_end_is_let_go_and_nothing_is_lost() {
         // A try that was let go is taken up when its lease is over, half a minute after it began.
         trial.change("update inbox set lease_until = clock_timestamp() where state = 'PROCESSING'").await;
         let process = trial.process_with(&trial.url(), &ROLES).await;
-        all_done(&mut watching).await;
+        all_done(&mut watching, 6).await;
         process.stop().await;
         drop(watching);
         trial.end().await;

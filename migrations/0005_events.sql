@@ -62,7 +62,7 @@ create table consumers (
   constraint consumers_pk primary key (logical_consumer_id)
 );
 comment on table consumers is 'The logical consumers there are.';
-comment on column consumers.since is 'When it was first there. A version from before then that it has not seen may have left the log, and holds no later one back.';
+comment on column consumers.since is 'When it was first there. A version from before then that it has not seen may have left the log, or its memory, and holds no later one back: the janitor moves it on with what it forgets.';
 
 create table inbox (
   logical_consumer_id text not null,
@@ -89,13 +89,16 @@ create table inbox (
   constraint inbox_says_why check (state not in ('RETRYABLE', 'QUARANTINED') or reason_code is not null)
 );
 -- Key and subject first, not the consumer: a plan made while the table was empty must have no other choice.
-create index inbox_due on inbox (logical_consumer_id, next_attempt_at) where state = 'RETRYABLE';
+create index inbox_due on inbox (logical_consumer_id, next_attempt_at) where state = 'RETRYABLE' and attempts > 0;
+create index inbox_held on inbox (logical_consumer_id, next_attempt_at) where state = 'RETRYABLE' and attempts = 0;
 create index inbox_leases on inbox (logical_consumer_id, lease_until) where state = 'PROCESSING';
 -- Where a consumer wants a subject's events in order, each asks what became of the one before it.
 create index inbox_by_subject on inbox (subject_id, sequence, logical_consumer_id);
+-- What keeps an event in the log.
+create index inbox_pins on inbox (partition) where state <> 'PROCESSED';
 create index inbox_open on inbox (logical_consumer_id, state, received_at) where state <> 'PROCESSED';
 comment on table inbox is 'What each logical consumer has done with each event: provenance and reasons, never the event itself, which is read from the log again.';
-comment on column inbox.attempts is 'Tries that were begun; one that is held behind another is none.';
+comment on column inbox.attempts is 'Tries that were begun; one that is held behind another, or ended by an outage, is none.';
 comment on column inbox.token is 'The fencing token of the try at work: a late one finds another and changes nothing.';
 
 create table staff_tasks (
@@ -141,7 +144,9 @@ create table changes (
   payload jsonb not null,
   traceparent text,
   occurred_at timestamptz not null,
+  appended_at timestamptz not null,
   constraint changes_pk primary key (tenant_id, clinic_id, position)
 );
-create index changes_by_time on changes (occurred_at);
+create index changes_by_time on changes (appended_at, position);
 comment on table changes is 'What GET /v1/changes shows, in order per subject: kept by a consumer, whatever the log is.';
+comment on column changes.appended_at is 'Retention is by this: it follows the positions, as what happened need not.';

@@ -14,7 +14,7 @@ impl Handler for Keep {
     const CONSUMER: &'static str = "changes";
     const IN_ORDER: bool = true;
 
-    async fn apply(&self, connection: &mut PgConnection, events: &[&Logged], _: Timestamp) -> Result<(), StoreError> {
-        changes::append(connection, events).await
+    async fn apply(&self, connection: &mut PgConnection, events: &[&Logged], now: Timestamp) -> Result<(), StoreError> {
+        changes::append(connection, events, now).await
     }
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use scoped_futures::ScopedFutureExt;
 use sqlx::postgres::PgConnection;
 use tokio::sync::OnceCell;
@@ -31,20 +31,20 @@ use crate::worker::{Did, Worker};
 const MOST_TRIES: i32 = 8;
 
 /// The longest pause before the second try; it doubles with each, and every pause is drawn from zero to it (full jitter).
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The longest pause before any try.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// What is held back behind another event is looked at again this soon.
-const HELD: SignedDuration = SignedDuration::from_millis(500);
+/// What is held back behind another event is looked at again this soon, and then less and less often.
+const HELD: Duration = Duration::from_millis(500);
 
 /// A try is given up well before its lease is up, by a clock of our own.
 const LEASE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Tries, or held events, taken up in one step.
-const TAKEN_UP: i64 = 64;
+/// Tries, and held events, taken up at a time. Whatever of them the lease does not last for is given back.
+const TAKEN_UP: i64 = 32;
 
 /// What a logical consumer does with events.
 pub trait Handler: Send + Sync + 'static {
@@ -119,7 +119,7 @@ impl<L: EventLog, H: Handler> Worker for Consumer<L, H> {
 
     async fn step(&self) -> Result<Did, Problem> {
         self.enrolled.get_or_try_init(|| self.enrol()).await?;
-        let again = self.try_again().await? + self.look_at_held().await?;
+        let again = self.try_again().await?;
         let batch = self.log.read(H::CONSUMER).await?;
         if batch.events.is_empty() {
             return Ok(if again == 0 { Did::Nothing } else { Did::Work });
@@ -180,8 +180,8 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         if events.is_empty() {
             return Ok(());
         }
-        match self.take_all(events, &[]).await {
-            Ok(_) => Ok(()),
+        match self.take_all(events).await {
+            Ok(()) => Ok(()),
             Err(error) => {
                 tracing::debug!(consumer = H::CONSUMER, %error, "one by one");
                 for logged in events {
@@ -192,8 +192,8 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         }
     }
 
-    /// Receives events and applies what is new, in one transaction; says how many. Those of `held` were held back until now.
-    async fn take_all(&self, events: &[Logged], held: &[Uuid]) -> Result<usize, StoreError> {
+    /// Receives events and applies what is new, in one transaction.
+    async fn take_all(&self, events: &[Logged]) -> Result<(), StoreError> {
         let now = self.clock.now();
         let (taking, arrivals) = (Self::taking(now, None), self.arrivals(events, now));
         let (arrivals, handler) = (&arrivals, &self.handler);
@@ -201,9 +201,6 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             .store
             .transact(Instant::now() + PATIENCE, |connection| {
                 async move {
-                    if !held.is_empty() {
-                        inbox::let_go(connection, H::CONSUMER, held).await?;
-                    }
                     let taken = inbox::receive(connection, taking, arrivals).await?;
                     let mine: Vec<&Logged> = arrivals
                         .iter()
@@ -226,7 +223,7 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         for arrival in arrivals.iter().filter(|it| taken.contains(&(it.logged.event.id, Taken::Mine))) {
             self.time(arrival.logged);
         }
-        Ok(of(Taken::Mine))
+        Ok(())
     }
 
     /// Receives one event under a token, and tries it.
@@ -248,34 +245,41 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         Ok(())
     }
 
-    /// Takes up tries that are due; says how many.
+    /// Takes up tries that are due, and what is held back no more; says how many.
     async fn try_again(&self) -> Result<usize, Problem> {
-        let token = self.ids.uuid(self.clock.now());
-        let due = self
+        let (token, taken_up) = (self.ids.uuid(self.clock.now()), Instant::now());
+        let this = (H::CONSUMER, H::IN_ORDER);
+        let mut due = self
             .insist(|connection| inbox::claim(connection, H::CONSUMER, token, LEASE, TAKEN_UP).scope_boxed())
             .await?;
+        due.extend(
+            self.insist(|connection| inbox::release(connection, this, token, LEASE, TAKEN_UP).scope_boxed()).await?,
+        );
+        if due.is_empty() {
+            return Ok(0);
+        }
+        let mut begun = 0;
+        let tried = self.try_each(&due, token, taken_up, &mut begun).await;
+        let rest: Vec<Uuid> = due[begun..].iter().map(|due| due.event_id).collect();
+        if !rest.is_empty() {
+            let rest = &rest;
+            self.insist(|connection| inbox::give_back(connection, H::CONSUMER, token, rest).scope_boxed()).await?;
+        }
+        tried.map(|()| due.len())
+    }
+
+    /// Tries one after the other, as long as the lease surely lasts for the next; `begun` says how many.
+    async fn try_each(&self, due: &[Try], token: Uuid, since: Instant, begun: &mut usize) -> Result<(), Problem> {
         let events = self.find(due.iter().map(|due| due.place).collect()).await?;
-        for due in &due {
+        for due in due {
+            if since.elapsed() + PATIENCE > LEASE {
+                break;
+            }
+            *begun += 1;
             let logged = events.iter().find(|logged| logged.event.id == due.event_id);
             self.attempt(*due, token, logged).await?;
         }
-        Ok(due.len())
-    }
-
-    /// Looks again at what was held back behind another event; says how many of them are held no more.
-    async fn look_at_held(&self) -> Result<usize, Problem> {
-        let places = self.insist(|connection| inbox::held(connection, H::CONSUMER, TAKEN_UP).scope_boxed()).await?;
-        let events = self.find(places).await?;
-        for logged in &events {
-            match self.take_all(std::slice::from_ref(logged), &[logged.event.id]).await {
-                // Looked at twice a second, what is held on is not worth a span.
-                Ok(0) => {}
-                Ok(_) => trace::trying(H::CONSUMER, logged.event.id, 0, Some(logged))
-                    .in_scope(|| trace::decided(Decision::Processed.as_str(), 1)),
-                Err(error) => tracing::debug!(consumer = H::CONSUMER, %error, "held a little longer"),
-            }
-        }
-        Ok(0)
+        Ok(())
     }
 
     async fn find(&self, places: Vec<Place>) -> Result<Vec<Logged>, Problem> {
@@ -296,9 +300,11 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
 
     async fn try_once(&self, due: Try, token: Uuid, logged: Option<&Logged>) -> Result<(), Problem> {
         let now = self.clock.now();
-        let Some(logged) = logged else { return self.give_up(due, token, "gone_from_log", None).await };
-        if let Some(fault) = event::fault(&logged.event) {
-            return self.give_up(due, token, fault, None).await;
+        let Some(logged) = logged else { return self.give_up(due, token, "gone_from_log", None, true).await };
+        // Whoever began it last did not live to say what came of it, nor the ones before.
+        let worn_out = (due.attempt > MOST_TRIES).then_some("ended_its_workers");
+        if let Some(fault) = event::fault(&logged.event).or(worn_out) {
+            return self.give_up(due, token, fault, None, true).await;
         }
         let handler = &self.handler;
         match self
@@ -322,18 +328,28 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
             Ok(false) => tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, "late: another has it"),
             Err(error) => {
                 tracing::warn!(consumer = H::CONSUMER, event = %due.event_id, attempt = due.attempt, %error, "failed");
-                let again_at = (due.attempt < MOST_TRIES).then(|| self.again_at(due.attempt, now));
-                self.give_up(due, token, reason(&error), again_at).await?;
+                let (reason, counts) = reason(&error);
+                let again_in = (!counts || due.attempt < MOST_TRIES).then(|| self.again_in(due.attempt));
+                self.give_up(due, token, reason, again_in, counts).await?;
             }
         }
         Ok(())
     }
 
-    async fn give_up(&self, due: Try, token: Uuid, reason: &str, again_at: Option<Timestamp>) -> Result<(), Problem> {
+    async fn give_up(
+        &self,
+        due: Try,
+        token: Uuid,
+        reason: &str,
+        again_in: Option<Duration>,
+        counts: bool,
+    ) -> Result<(), Problem> {
         let now = self.clock.now();
-        let failed = Failed { event: due.event_id, token, reason, again_at, task_id: self.ids.uuid(now) };
-        if self.insist(|connection| inbox::give_up(connection, H::CONSUMER, failed, now).scope_boxed()).await? {
-            Self::count(if again_at.is_some() { Decision::Retryable } else { Decision::Quarantined }, 1);
+        let failed = Failed { event: due.event_id, token, reason, again_in, counts, task_id: self.ids.uuid(now) };
+        let ended =
+            self.insist(|connection| inbox::give_up(connection, H::CONSUMER, failed, now).scope_boxed()).await?;
+        if let Some(quarantined) = ended {
+            Self::count(if quarantined { Decision::Quarantined } else { Decision::Retryable }, 1);
             tracing::Span::current().record("reason", reason);
         }
         Ok(())
@@ -346,17 +362,15 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
         self.store.insist(Instant::now() + PATIENCE, &self.ids, statement).await
     }
 
-    /// When a try that was number `attempt` is followed by the next.
-    fn again_at(&self, attempt: i32, now: Timestamp) -> Timestamp {
-        let doubled = FIRST_PAUSE.checked_mul(1 << attempt.clamp(0, 16)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
-        let longest = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX);
-        let pause = SignedDuration::from_millis(i64::try_from(self.ids.below(longest)).unwrap_or_default());
-        now.saturating_add(pause).unwrap_or(now)
+    /// How long after a try that was number `attempt` the next follows.
+    fn again_in(&self, attempt: i32) -> Duration {
+        let doubled = FIRST_PAUSE * 2_u32.pow(u32::try_from(attempt.clamp(1, 16) - 1).unwrap_or(0));
+        let longest = doubled.min(LONGEST_PAUSE);
+        Duration::from_millis(self.ids.below(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)))
     }
 
     fn taking(now: Timestamp, own_try: Option<(Uuid, Duration)>) -> Taking<'static> {
-        let held_until = now.saturating_add(HELD).unwrap_or(now);
-        Taking { consumer: H::CONSUMER, in_order: H::IN_ORDER, now, held_until, own_try }
+        Taking { consumer: H::CONSUMER, in_order: H::IN_ORDER, now, held: HELD, own_try }
     }
 
     fn arrivals<'a>(&self, events: &'a [Logged], now: Timestamp) -> Vec<Arrival<'a>> {
@@ -386,10 +400,10 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
     }
 }
 
-/// A reason's code, for people and figures.
-fn reason(error: &StoreError) -> &'static str {
+/// A reason's code, for people and figures, and whether it is the event's own fault.
+fn reason(error: &StoreError) -> (&'static str, bool) {
     match error {
-        StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => "database_away",
-        StoreError::Broken(_) => "handler_failed",
+        StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => ("database_away", false),
+        StoreError::Broken(_) => ("handler_failed", true),
     }
 }

@@ -67,7 +67,9 @@ impl Janitor {
     async fn age(&self, now: Timestamp) -> Result<Did, Problem> {
         let config = &self.0.config;
         let before = |kept: Duration| now.saturating_sub(kept).unwrap_or(Timestamp::MIN);
-        let (decided, shown) = (before(config.inbox_retention), before(config.changes_retention));
+        // Not before the event itself may go: what must stay would only be passed over, again and again.
+        let decided = before(config.inbox_retention.max(config.log_retention));
+        let shown = before(config.changes_retention);
         let kept = config.log_retention;
         let events = self.0.insist(|connection| aging::log(connection, now, kept, EVENTS).scope_boxed()).await;
         let decisions = self.0.insist(|connection| aging::inbox(connection, decided, BATCH).scope_boxed()).await;

@@ -15,9 +15,8 @@ use super::event::{Event, EventType, Standing};
 /// The version of the standard.
 const VERSION: &str = "1.0";
 
-/// An event as it travels.
+/// An event as it travels. Attributes that a later release may add are passed over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct CloudEvent {
     /// Of the standard: `1.0`.
     #[schema(example = "1.0")]

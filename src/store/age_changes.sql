@@ -1,7 +1,7 @@
 -- Deletes old changes and moves the beginning of their feeds past them, so that a reader who stopped before it is told.
 -- $1 older than this $2 at the most
 with old as materialized (
-  select tenant_id, clinic_id, position from changes where occurred_at < $1 order by occurred_at limit $2
+  select tenant_id, clinic_id, position from changes where appended_at < $1 order by appended_at, position limit $2
 ),
 feeds as materialized (
   -- The order in which those who append take them.

@@ -30,8 +30,10 @@ pub async fn inbox(connection: &mut PgConnection, before: Timestamp, most: i64) 
     // Version 7 ids begin with their milliseconds.
     let millis = u64::try_from(before.as_millisecond()).unwrap_or(0);
     let first = Uuid::from_u128(u128::from(millis) << 80);
-    let gone = sqlx::query_file!("src/store/age_inbox.sql", first, most).execute(connection).await?;
-    Ok(gone.rows_affected())
+    let gone = sqlx::query_file_scalar!("src/store/age_inbox.sql", before.to_sqlx(), first, most)
+        .fetch_one(connection)
+        .await?;
+    Ok(gone.unsigned_abs())
 }
 
 /// Deletes changes from before `before`; says how many.

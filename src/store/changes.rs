@@ -1,5 +1,6 @@
 //! `changes` and `change_feeds`: what happened at a clinic, in the order in which it can be read.
 
+use jiff::Timestamp;
 use jiff_sqlx::{Timestamp as SqlTime, ToSqlx};
 use serde_json::Value;
 use sqlx::postgres::PgConnection;
@@ -8,11 +9,11 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::domain::event::{Event, Logged};
 
-/// Appends events to their clinics' feeds.
+/// Appends events to their clinics' feeds, now.
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn append(connection: &mut PgConnection, events: &[&Logged]) -> Result<(), StoreError> {
+pub async fn append(connection: &mut PgConnection, events: &[&Logged], now: Timestamp) -> Result<(), StoreError> {
     let ids = |of: fn(&Event) -> Uuid| events.iter().map(|logged| of(&logged.event)).collect::<Vec<_>>();
     let texts = |of: fn(&Event) -> &String| events.iter().map(|logged| of(&logged.event).clone()).collect::<Vec<_>>();
     let sequences: Vec<i32> = events.iter().map(|logged| logged.event.sequence).collect();
@@ -30,7 +31,8 @@ pub async fn append(connection: &mut PgConnection, events: &[&Logged]) -> Result
         &texts(|event| &event.kind),
         &payloads,
         &traces as &[Option<String>],
-        &times
+        &times,
+        now.to_sqlx()
     )
     .execute(connection)
     .await?;

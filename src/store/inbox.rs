@@ -42,8 +42,8 @@ pub struct Taking<'a> {
     pub in_order: bool,
     /// Now.
     pub now: Timestamp,
-    /// When what is held back is looked at again.
-    pub held_until: Timestamp,
+    /// How long what is held back rests.
+    pub held: Duration,
     /// For tries of their own: the token, and its lease.
     pub own_try: Option<(Uuid, Duration)>,
 }
@@ -51,7 +51,8 @@ pub struct Taking<'a> {
 /// Takes events in. What is known already is left out of the answer.
 ///
 /// # Errors
-/// As [`StoreError`].
+/// As [`StoreError`]; [`StoreError::Again`] where a twin took one of them in at this moment and an order is to be kept: what was
+/// judged of those behind it was judged without it.
 pub async fn receive(
     connection: &mut PgConnection,
     taking: Taking<'_>,
@@ -81,18 +82,22 @@ pub async fn receive(
         &faults as &[Option<String>],
         &tasks,
         taking.now.to_sqlx(),
-        taking.held_until.to_sqlx(),
+        interval(taking.held),
         taking.own_try.map(|(token, _)| token),
         taking.own_try.map(|(_, lease)| interval(lease)),
     )
     .fetch_all(connection)
     .await?;
+    if taking.in_order && rows.len() < arrivals.len() {
+        return Err(StoreError::Again("a twin took an event in".to_owned()));
+    }
     let taken = |state: &str| match state {
         "QUARANTINED" => Taken::Quarantined,
         "RETRYABLE" => Taken::Held,
         _ => Taken::Mine,
     };
-    Ok(rows.into_iter().map(|row| (row.event_id, taken(&row.state))).collect())
+    let new = rows.into_iter().filter(|row| row.state != "KNOWN");
+    Ok(new.map(|row| (row.event_id, taken(&row.state))).collect())
 }
 
 /// A try at an event.
@@ -128,7 +133,54 @@ pub async fn claim(
     Ok(tries.collect())
 }
 
-/// Ends a try that succeeded. False where its token is gone: then nothing of it may stand.
+/// Takes up what was held back and need not be any longer, under this token: each is a first try.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn release(
+    connection: &mut PgConnection,
+    (consumer, in_order): (&str, bool),
+    token: Uuid,
+    lease: Duration,
+    most: i64,
+) -> Result<Vec<Try>, StoreError> {
+    let rows = sqlx::query_file!("src/store/inbox_release.sql", consumer, token, interval(lease), most, in_order)
+        .fetch_all(connection)
+        .await?;
+    let tries = rows.into_iter().map(|row| Try {
+        event_id: row.event_id,
+        place: Place { partition: row.partition, offset: row.offset },
+        attempt: row.attempts,
+    });
+    Ok(tries.collect())
+}
+
+/// Gives back what was taken up under this token and not begun: it is due at once, and none of it counts as a try.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn give_back(
+    connection: &mut PgConnection,
+    consumer: &str,
+    token: Uuid,
+    events: &[Uuid],
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update inbox
+         set state = 'RETRYABLE', attempts = attempts - 1, token = null, lease_until = null, next_attempt_at = clock_timestamp(),
+             reason_code = coalesce(reason_code, 'given_back')
+         where logical_consumer_id = $1 and event_id = any($3) and token = $2",
+        consumer,
+        token,
+        events
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Ends a try that succeeded. False where its token is gone: then nothing of it may stand. What waits right behind it is
+/// looked at again at once.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -139,18 +191,31 @@ pub async fn finish(
     token: Uuid,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query!(
-        "update inbox
-         set state = 'PROCESSED', token = null, lease_until = null, reason_code = null, decided_at = $4
-         where logical_consumer_id = $1 and event_id = $2 and token = $3",
+    let done = sqlx::query_scalar!(
+        r#"with done as (
+             update inbox
+             set state = 'PROCESSED', token = null, lease_until = null, reason_code = null, decided_at = $4
+             where logical_consumer_id = $1 and event_id = $2 and token = $3
+             returning tenant_id, subject_kind, subject_id, sequence
+           ),
+           woken as (
+             update inbox set next_attempt_at = clock_timestamp()
+             where ctid = any(array(
+               select next.place from done cross join lateral (
+                 select i.ctid as place, i.state, i.attempts from inbox i
+                 where i.subject_id = done.subject_id and i.sequence = done.sequence + 1 and i.logical_consumer_id = $1
+                   and i.tenant_id = done.tenant_id and i.subject_kind = done.subject_kind limit 1) as next
+               where next.state = 'RETRYABLE' and next.attempts = 0))
+           )
+           select count(*) as "done!" from done"#,
         consumer,
         event,
         token,
         now.to_sqlx()
     )
-    .execute(connection)
+    .fetch_one(connection)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(done == 1)
 }
 
 /// How a try ended that did not succeed.
@@ -162,13 +227,15 @@ pub struct Failed<'a> {
     pub token: Uuid,
     /// Why.
     pub reason: &'a str,
-    /// When it is tried again; never: it is quarantined.
-    pub again_at: Option<Timestamp>,
+    /// How soon it is tried again; never: it is quarantined.
+    pub again_in: Option<Duration>,
+    /// Whether it counts as a try; an outage does not, for a day.
+    pub counts: bool,
     /// An id for the task that makes.
     pub task_id: Uuid,
 }
 
-/// Ends a try that failed. False where its token is gone: then it is another's to end.
+/// Ends a try that failed; says whether the event is quarantined. None where its token is gone: then it is another's to end.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -177,54 +244,21 @@ pub async fn give_up(
     consumer: &str,
     failed: Failed<'_>,
     now: Timestamp,
-) -> Result<bool, StoreError> {
-    let decided = sqlx::query_file_scalar!(
+) -> Result<Option<bool>, StoreError> {
+    let state = sqlx::query_file_scalar!(
         "src/store/inbox_give_up.sql",
         consumer,
         failed.event,
         failed.token,
         failed.reason,
-        failed.again_at.map(ToSqlx::to_sqlx),
+        failed.again_in.map(interval),
         failed.task_id,
-        now.to_sqlx()
+        now.to_sqlx(),
+        failed.counts
     )
-    .fetch_one(connection)
+    .fetch_optional(connection)
     .await?;
-    Ok(decided == 1)
-}
-
-/// Events that are held back behind others, and are to be looked at again.
-///
-/// # Errors
-/// As [`StoreError`].
-pub async fn held(connection: &mut PgConnection, consumer: &str, most: i64) -> Result<Vec<Place>, StoreError> {
-    let rows = sqlx::query!(
-        r#"select partition, "offset" from inbox
-           where logical_consumer_id = $1 and state = 'RETRYABLE' and attempts = 0 and next_attempt_at <= clock_timestamp()
-           order by next_attempt_at limit $2"#,
-        consumer,
-        most
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|row| Place { partition: row.partition, offset: row.offset }).collect())
-}
-
-/// Forgets events that are held back, so that they can be received anew in the same transaction.
-///
-/// # Errors
-/// As [`StoreError`].
-pub async fn let_go(connection: &mut PgConnection, consumer: &str, events: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
-    let gone = sqlx::query_scalar!(
-        "delete from inbox
-         where logical_consumer_id = $1 and event_id = any($2) and state = 'RETRYABLE' and attempts = 0
-         returning event_id",
-        consumer,
-        events
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(gone)
+    Ok(state.map(|state| state == "QUARANTINED"))
 }
 
 /// Makes a logical consumer, if there is none of that name.

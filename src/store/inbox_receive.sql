@@ -1,7 +1,7 @@
 -- What a consumer has to do with the events that came: their inbox rows, and for each whether its effect is to follow in
 -- this transaction. An event that is known writes nothing and is left out: a twin at work on it at this moment is waited for.
 -- $1 consumer $2 in order? $3 event ids $4 tenants $5 clinics $6 partitions $7 offsets $8 subject kinds $9 subjects
--- $10 sequences $11 faults found without the database $12 ids for tasks $13 now $14 held back until
+-- $10 sequences $11 faults found without the database $12 ids for tasks $13 now $14 how long what is held back rests
 -- $15 token, of who tries each alone, in transactions of their own; none where the effect follows in this one $16 its lease
 with came as materialized (
   select *
@@ -53,7 +53,7 @@ written as (
   select $1, j.event_id, j.tenant_id, j.clinic_id, j.partition, j."offset", j.subject_kind, j.subject_id, j.sequence,
          case when j.reason is not null then 'QUARANTINED' when b.reason is not null then 'RETRYABLE'
               when $15::uuid is not null then 'PROCESSING' else 'PROCESSED' end,
-         case when b.reason is null then 1 else 0 end, coalesce(j.reason, b.reason), case when b.reason is not null then $14::timestamptz end,
+         case when b.reason is null then 1 else 0 end, coalesce(j.reason, b.reason), case when b.reason is not null then clock_timestamp() + $14::interval end,
          case when j.reason is null and b.reason is null then $15 end,
          case when j.reason is null and b.reason is null and $15 is not null then clock_timestamp() + $16::interval end,
          $13::timestamptz, case when j.reason is not null or (b.reason is null and $15 is null) then $13 end
@@ -70,3 +70,5 @@ tasked as (
   where w.state = 'QUARANTINED'
 )
 select event_id as "event_id!", state as "state!" from written
+-- For who keeps an order: what was known. Neither written nor known is what a twin wrote since this statement began.
+union all select event_id, 'KNOWN' from known where own_state is not null

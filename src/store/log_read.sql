@@ -5,7 +5,7 @@
 with mine as materialized (
   select g.partition, g."offset"
   from log_groups g join log_partitions p on p.partition = g.partition
-  where g.name = $1 and g."offset" < p.next_offset and (g.token is null or g.lease_until < clock_timestamp())
+  where g.name = $1 and g."offset" < p.next_offset and (g.token is null or g.token = $2 or g.lease_until < clock_timestamp())
   -- The one that has waited longest: no partition waits for ever behind busier ones.
   order by g.read_at nulls first, g.partition
   limit $5

@@ -26,7 +26,7 @@ const PAGES: i64 = 64 * 60;
 const CLINIC: Uuid = Uuid::from_u128(2);
 const TENANT: Uuid = Uuid::from_u128(1);
 
-const STATEMENTS: [&str; 15] = [
+const STATEMENTS: [&str; 16] = [
     "relay",
     "read",
     "commit",
@@ -35,7 +35,8 @@ const STATEMENTS: [&str; 15] = [
     "receive",
     "receive for a try",
     "claim",
-    "held",
+    "release",
+    "give back",
     "finish",
     "give up",
     "append",
@@ -50,9 +51,10 @@ const REACH: Reach = Reach { lease: Duration::from_mins(1), partitions: 8, event
 /// What most of the inbox looks like: two consumers did what is in the log but for its last tenth; some tries failed.
 const DONE: &str = "
   insert into inbox (logical_consumer_id, event_id, tenant_id, clinic_id, partition, \"offset\", subject_kind, subject_id, sequence, state,
-    reason_code, next_attempt_at, received_at)
+    attempts, reason_code, next_attempt_at, received_at)
   select c, e.event_id, e.tenant_id, e.clinic_id, e.partition, e.\"offset\", e.subject_kind, e.subject_id, e.sequence,
-    case when e.\"offset\" % 100 = 7 then 'RETRYABLE' else 'PROCESSED' end, 'handler_failed',
+    case when e.\"offset\" % 100 = 7 then 'RETRYABLE' else 'PROCESSED' end,
+    case when e.\"offset\" % 200 = 7 then 0 else 1 end, 'handler_failed',
     case when e.\"offset\" % 100 = 7 then e.logged_at end, e.logged_at
   from event_log e join log_partitions p on p.partition = e.partition, unnest(array['planned', 'other']) as c
   where e.\"offset\" < p.next_offset * 0.9 and e.sequence < 5;
@@ -85,7 +87,7 @@ async fn run(which: &str, connection: &mut PgConnection, events: &[Logged], toke
         "lag" => log::lag(connection, CONSUMER).await.expect(which).len(),
         "receive" | "receive for a try" => {
             let own_try = (which != "receive").then_some((token, Duration::from_secs(9)));
-            let taking = Taking { consumer: CONSUMER, in_order: true, now, held_until: now, own_try };
+            let taking = Taking { consumer: CONSUMER, in_order: true, now, held: Duration::ZERO, own_try };
             let arrive = |logged| Arrival { logged, fault: None, task_id: Uuid::nil() };
             let arrivals: Vec<Arrival<'_>> = events.iter().map(arrive).collect();
             inbox::receive(connection, taking, &arrivals).await.expect(which).len()
@@ -94,14 +96,23 @@ async fn run(which: &str, connection: &mut PgConnection, events: &[Logged], toke
             let lease = Duration::from_secs(9);
             inbox::claim(connection, CONSUMER, token, lease, 64).await.expect(which).len()
         }
-        "held" => inbox::held(connection, CONSUMER, 64).await.expect(which).len(),
+        "release" => {
+            let lease = Duration::from_secs(9);
+            inbox::release(connection, (CONSUMER, true), token, lease, 64).await.expect(which).len()
+        }
+        "give back" => {
+            let all: Vec<Uuid> = events.iter().map(|logged| logged.event.id).collect();
+            inbox::give_back(connection, CONSUMER, token, &all).await.expect(which);
+            0
+        }
         "finish" => usize::from(inbox::finish(connection, CONSUMER, first, token, now).await.expect(which)),
         "give up" => {
-            let failed = Failed { event: first, token, reason: "handler_failed", again_at: None, task_id: token };
-            usize::from(inbox::give_up(connection, CONSUMER, failed, now).await.expect(which))
+            let failed =
+                Failed { event: first, token, reason: "handler_failed", again_in: None, counts: true, task_id: token };
+            usize::from(inbox::give_up(connection, CONSUMER, failed, now).await.expect(which).is_some())
         }
         "append" => {
-            changes::append(connection, &refs).await.expect(which);
+            changes::append(connection, &refs, now).await.expect(which);
             0
         }
         "feed" => {
@@ -140,7 +151,7 @@ async fn what_follows_a_commit_was_planned_on_empty_tables_and_reads_little_of_f
     let events = newest(connection).await;
     assert_eq!(events.len(), BATCH);
     sqlx::raw_sql(DONE).execute(&mut *connection).await.expect("an inbox");
-    changes::append(connection, &events.iter().collect::<Vec<_>>()).await.expect("a feed");
+    changes::append(connection, &events.iter().collect::<Vec<_>>(), now).await.expect("a feed");
     bench::events(connection, 100, 5).await.expect("events in the outbox");
     let mut much = Vec::new();
     for which in STATEMENTS {
@@ -150,7 +161,7 @@ async fn what_follows_a_commit_was_planned_on_empty_tables_and_reads_little_of_f
         let sum: i64 = pages.values().sum();
         println!("{which}: {came} from {sum} pages {pages:?}");
         let least = match which {
-            "relay" | "read" | "find" | "receive" | "receive for a try" | "claim" | "feed" => BATCH / 2,
+            "relay" | "read" | "find" | "receive" | "receive for a try" | "claim" | "release" | "feed" => BATCH / 2,
             "lag" => 16,
             _ => 0,
         };

@@ -28,7 +28,7 @@ use crate::client::{Call, Desk};
 #[derive(Default)]
 pub(crate) struct Tell<const IN_ORDER: bool> {
     /// Fails at this subject's events, so many times.
-    poison: Option<(Uuid, Arc<AtomicUsize>)>,
+    pub(crate) poison: Option<(Uuid, Arc<AtomicUsize>)>,
 }
 
 impl<const IN_ORDER: bool> Handler for Tell<IN_ORDER> {

@@ -50,6 +50,7 @@ mod terminal;
 mod tidy;
 mod traces;
 mod trips;
+mod trouble;
 mod waits;
 mod watch;
 mod webhooks;

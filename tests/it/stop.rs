@@ -112,7 +112,7 @@ async fn a_step_that_cannot_end_is_let_go_and_nothing_is_lost() {
         eventually("its sessions are gone", async || waiting(&mut watching).await.is_empty()).await;
         assert_eq!(count(&mut watching, written).await, before, "{what}: nothing stands of what could not end");
         Held::let_go(holder).await;
-        // A try that was let go is taken up when its lease is over, half a minute after it began.
+        // A try that was let go is taken up when its lease is over, ten seconds after it began.
         trial.change("update inbox set lease_until = clock_timestamp() where state = 'PROCESSING'").await;
         let process = trial.process_with(&trial.url(), &ROLES).await;
         all_done(&mut watching, 6).await;

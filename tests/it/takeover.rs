@@ -104,7 +104,7 @@ async fn a_try_whose_lease_was_up_neither_ends_nor_fails_what_another_took_up() 
     let mut connection = trial.connect().await;
     let lease = Duration::from_secs(9);
     let own_try = Some((early, lease));
-    let taking = Taking { consumer: CONSUMER, in_order: true, now, held_until: now, own_try };
+    let taking = Taking { consumer: CONSUMER, in_order: true, now, held: Duration::ZERO, own_try };
     let arrival = Arrival { logged: &events[0], fault: None, task_id: Uuid::nil() };
     let taken = inbox::receive(&mut connection, taking, &[arrival]).await.expect("received");
     let event = events[0].event.id;
@@ -117,11 +117,12 @@ async fn a_try_whose_lease_was_up_neither_ends_nor_fails_what_another_took_up() 
     let claimed = claim(&mut connection).await;
     assert_eq!((claimed.len(), claimed[0].event_id, claimed[0].attempt), (1, event, 2));
 
-    let failed = Failed { event, token: early, reason: "handler_failed", again_at: None, task_id: early };
-    assert!(!inbox::give_up(&mut connection, CONSUMER, failed, now).await.expect("asked"), "not its to fail");
+    let failed = Failed { event, token: early, reason: "handler_failed", again_in: None, counts: true, task_id: early };
+    assert_eq!(inbox::give_up(&mut connection, CONSUMER, failed, now).await.expect("asked"), None, "not its to fail");
     assert!(!inbox::finish(&mut connection, CONSUMER, event, early, now).await.expect("asked"), "not its to end");
     assert!(inbox::finish(&mut connection, CONSUMER, event, late, now).await.expect("ended"));
-    assert!(!inbox::give_up(&mut connection, CONSUMER, Failed { token: late, ..failed }, now).await.expect("asked"));
+    let failed = Failed { token: late, ..failed };
+    assert_eq!(inbox::give_up(&mut connection, CONSUMER, failed, now).await.expect("asked"), None, "it has ended");
     assert_eq!(count(&mut connection, "select count(*) from inbox where state = 'PROCESSED'").await, 1);
     assert_eq!(count(&mut connection, "select count(*) from staff_tasks").await, 0);
     drop(connection);

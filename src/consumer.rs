@@ -27,6 +27,10 @@ use crate::store::{Answering, Store, StoreError, watch};
 use crate::trace;
 use crate::worker::{Did, Worker};
 
+mod decision;
+
+use decision::{Decision, reason};
+
 /// Tries of one event, the first included; after them it is quarantined.
 const MOST_TRIES: i32 = 8;
 
@@ -61,30 +65,6 @@ pub trait Handler: Send + Sync + 'static {
         events: &[&Logged],
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
-}
-
-/// What was decided of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Its effect stands, from now on.
-    Processed,
-    /// It was known.
-    Duplicate,
-    /// It is tried again later.
-    Retryable,
-    /// A person has to look at it.
-    Quarantined,
-}
-
-impl Decision {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Processed => "PROCESSED",
-            Self::Duplicate => "DUPLICATE",
-            Self::Retryable => "RETRYABLE",
-            Self::Quarantined => "QUARANTINED",
-        }
-    }
 }
 
 /// A logical consumer at work.
@@ -397,13 +377,5 @@ impl<L: EventLog, H: Handler> Consumer<L, H> {
     fn time(&self, logged: &Logged) {
         metrics::histogram!("oncebook_commit_to_processed_seconds", "consumer" => H::CONSUMER)
             .record(age(logged.event.occurred_at, self.clock.now()));
-    }
-}
-
-/// A reason's code, for people and figures, and whether it is the event's own fault.
-fn reason(error: &StoreError) -> (&'static str, bool) {
-    match error {
-        StoreError::Again(_) | StoreError::Gone(_) | StoreError::Late => ("database_away", false),
-        StoreError::Broken(_) => ("handler_failed", true),
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::problem::Code;
 pub type Schemas = BTreeMap<String, RefOr<Schema>>;
 
 /// Answers that leave out what they have not. All others have every member, with null for what there is not.
-const SPARSE: [&str; 3] = ["CommandFate", "Problem", "WorkerState"];
+const SPARSE: [&str; 4] = ["CloudEvent", "CommandFate", "Problem", "WorkerState"];
 
 /// Completes the schemas of a document whose operations answer with these codes.
 pub fn complete(schemas: &mut Schemas, codes: &BTreeSet<Code>) {

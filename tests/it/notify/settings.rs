@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use super::Post;
 use crate::app::{Visit, slot};
 use crate::client::Call;
+use crate::gateway::Instead;
+use crate::mailbox::{Act, Stage};
 
 impl Post {
     fn path(&self) -> String {
@@ -148,5 +150,37 @@ async fn in_quiet_hours_it_waits_until_they_end() {
     post.settle().await;
     assert_eq!(post.mailbox.taken().len(), 1);
     assert_eq!(post.intents().await[0], "confirmation 1 COMPLETED - 1");
+    post.end().await;
+}
+
+#[tokio::test]
+async fn a_reminder_that_new_hours_make_due_is_sent_now() {
+    let post = Post::new("email").await;
+    let hours = |n: usize, hours| slot(n) - SignedDuration::from_hours(hours);
+    post.book(Visit::default()).await;
+    post.settle().await;
+    post.clock.set(hours(0, 30));
+    post.set(json!({ "reminder_hours": 72 })).await;
+    assert_eq!(post.due().await, [hours(0, 30)], "not 42 hours ago, when nobody wanted it");
+    // What is due already and waits for another try is not begun anew by every change of the settings.
+    post.mailbox.next(1, Stage::Rcpt, Act::Say("451 try later"));
+    post.settle().await;
+    post.later(SignedDuration::from_micros(1));
+    post.set(json!({ "reminder_hours": 71 })).await;
+    assert_eq!(post.intents().await[1], "reminder 1 PENDING smtp_451 1");
+    assert_eq!(post.due().await, [hours(0, 30)]);
+    post.later(SignedDuration::from_mins(1));
+    post.settle().await;
+    assert_eq!(post.intents().await, ["confirmation 1 COMPLETED - 1", "reminder 1 COMPLETED - 2"]);
+    // What was sent, and perhaps taken, is not moved: it is asked after.
+    post.trial.change("update patients set preferred_channel = 'sms'").await;
+    post.set(json!({ "reminder_hours": 24 })).await;
+    post.book(Visit { slot: 4, ..Visit::default() }).await;
+    post.settle().await;
+    post.clock.set(hours(4, 24));
+    post.gateway.next(Instead::TakesAndFails);
+    post.settle().await;
+    post.set(json!({ "reminder_hours": 2 })).await;
+    assert_eq!(post.due().await[1], hours(4, 24));
     post.end().await;
 }

@@ -185,11 +185,12 @@ impl Notifier {
             claimed.sent_through.is_some() || matches!(&ending, Ending::Again { reason, .. } if reason == UNKNOWN);
         let (state, reason, again_at, give_back) = match &ending {
             Ending::Completed => ("COMPLETED", None, None, false),
+            // A no to what may have been told already is not "not told", nor is what is not to be told any more.
+            Ending::Rejected(reason) if maybe_sent => ("UNKNOWN", Some(reason.as_str()), None, false),
+            Ending::Suppressed(reason) if maybe_sent => ("UNKNOWN", Some(*reason), None, false),
             Ending::Rejected(reason) => ("REJECTED", Some(reason.as_str()), None, false),
             Ending::Unknown(reason) => ("UNKNOWN", Some(*reason), None, false),
             Ending::Superseded => ("SUPERSEDED", maybe_sent.then_some(UNKNOWN), None, false),
-            // What may have been told already is not "not told".
-            Ending::Suppressed(reason) if maybe_sent => ("UNKNOWN", Some(*reason), None, false),
             Ending::Suppressed(reason) => ("SUPPRESSED", Some(*reason), None, true),
             Ending::Again { reason, at, counts } => ("PENDING", Some(reason.as_str()), Some(*at), !counts),
             Ending::Late => {

@@ -31,6 +31,11 @@ impl Post {
         self.trial.change(past).await;
     }
 
+    /// Another notifier, whose breakers know of nothing yet.
+    async fn settle_anew(&self) {
+        settle(&notifier(&self.app, Some(&self.mailbox), Some(&self.gateway))).await;
+    }
+
     fn messages_taken(&self) -> BTreeSet<String> {
         let ids = self.mailbox.taken();
         ids.iter().map(|it| it.message().message_id().expect("an id").to_owned()).collect()
@@ -318,5 +323,21 @@ async fn without_a_sender_it_waits_and_says_why() {
     post.settle().await;
     let let_go = post.confirmations().await.into_iter().filter(|it| it.contains("SUPPRESSED overdue")).count();
     assert_eq!((let_go, post.tasks().await), (2, vec!["notification_not_delivered overdue".to_owned()]));
+    post.end().await;
+}
+
+#[tokio::test]
+async fn a_no_to_what_may_have_been_taken_is_not_confirmed() {
+    let post = Post::new("sms").await;
+    post.gateway.next(Instead::TakesAndIsSilent);
+    post.gateway.next(Instead::Says(422, None));
+    post.book(Visit::default()).await;
+    post.settle().await;
+    assert_eq!(post.confirmations().await, ["confirmation 1 PENDING outcome_unknown 1"]);
+    post.later(SignedDuration::from_mins(2));
+    post.settle_anew().await;
+    assert_eq!(post.gateway.taken().len(), 1, "the patient has it");
+    assert_eq!(post.confirmations().await, ["confirmation 1 UNKNOWN http_422 2"]);
+    assert_eq!(post.tasks().await, ["notification_not_confirmed http_422"]);
     post.end().await;
 }

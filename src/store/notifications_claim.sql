@@ -1,13 +1,20 @@
 -- Takes up what is due: what waits, and what somebody was at whose lease has ended. Of the latter only what had not left yet,
 -- or was sent through what knows our ids: what else was sent is given up elsewhere. Each gets the token of this try.
 -- What a later schedule of its visit has overtaken is not taken up but marked.
--- While one of a visit is on its way its next waits: nobody is to read of a change before they read of the booking.
+-- While one of a visit is on its way its next waits, and while an earlier one is due itself: nobody is to read of a change before
+-- they read of the booking. So no two of a visit are taken up at once, here or by two that do not see what the other takes up.
 -- $1 now $2 token $3 lease $4 at the most of either sort
 with due as (
   select n.tenant_id, n.id from notification_intents n
   where n.state = 'PENDING' and coalesce(n.next_attempt_at, n.due_at) <= $1::timestamptz
-    and not exists (select from notification_intents o where o.tenant_id = n.tenant_id and o.appointment_id = n.appointment_id
-                      and o.id <> n.id and o.state in ('LEASED', 'SENT'))
+    and not exists (
+      select from notification_intents o
+      where o.tenant_id = n.tenant_id and o.appointment_id = n.appointment_id and o.id <> n.id
+        and (o.state in ('LEASED', 'SENT')
+          or o.state = 'PENDING' and coalesce(o.next_attempt_at, o.due_at) <= $1
+            -- Of one version, the reminder is the last.
+            and (o.schedule_version, o.kind = 'reminder') < (n.schedule_version, n.kind = 'reminder'))
+      offset 0)
   order by coalesce(n.next_attempt_at, n.due_at) limit $4 for update skip locked
 ),
 late as (

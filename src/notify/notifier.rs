@@ -36,9 +36,6 @@ const MOST_TRIES: i32 = 8;
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 
-/// What a receiver asks for is granted, but by then it is too late to be told anyway.
-const LONGEST_ASKED: SignedDuration = SignedDuration::from_hours(24);
-
 /// What nobody here can send is looked at again this rarely: another process may have what it takes.
 const NO_SENDER: SignedDuration = SignedDuration::from_mins(10);
 
@@ -331,27 +328,24 @@ impl Notifier {
         let (now, breaker, ids) = (self.app.clock.now(), self.breaker(channel), &self.app.ids);
         let more = claimed.attempts < MOST_TRIES;
         match &sent {
-            Sent::Away(_, after) => breaker.is_away(Instant::now(), ids, *after),
-            // It wants to hear from nobody until then.
-            Sent::NotNow(_, Some(after)) => breaker.is_away(Instant::now(), ids, Some(*after)),
+            Sent::Away(_, after) | Sent::Busy(_, after) => breaker.is_away(Instant::now(), ids, *after),
             // It may be this message's doing, but what does not answer one is not sent the next at once.
             Sent::Unknown { answered: false } => breaker.is_away(Instant::now(), ids, None),
-            Sent::Taken | Sent::Refused(_) | Sent::NotNow(_, None) | Sent::Unknown { .. } => breaker.is_there(),
+            Sent::Taken | Sent::Refused(_) | Sent::NotNow(..) | Sent::Unknown { .. } => breaker.is_there(),
         }
         match sent {
             Sent::Taken => Ending::Completed,
             Sent::Away(why, after) => {
                 tracing::warn!(channel = channel.as_str(), why, "a destination of notifications is away");
                 let pause = after.and_then(|after| SignedDuration::try_from(after).ok());
-                let pause = pause.unwrap_or(SignedDuration::from_secs(1)).min(LONGEST_ASKED);
-                self.held("destination_away", pause, now)
+                self.held("destination_away", pause.unwrap_or(SignedDuration::from_secs(1)), now)
             }
-            Sent::NotNow(reason, after) if more => {
+            Sent::NotNow(reason, after) | Sent::Busy(reason, after) if more => {
                 let after = after.and_then(|after| SignedDuration::try_from(after).ok()).unwrap_or_default();
-                let at = self.again_at(claimed.attempts, now, after.min(LONGEST_ASKED));
+                let at = self.again_at(claimed.attempts, now, after);
                 Ending::Again { reason, at, counts: true }
             }
-            Sent::Refused(reason) | Sent::NotNow(reason, _) => Ending::Rejected(reason),
+            Sent::Refused(reason) | Sent::NotNow(reason, _) | Sent::Busy(reason, _) => Ending::Rejected(reason),
             // Only where the receiver tells a repeated message from a new one.
             Sent::Unknown { .. } if more && channel == Channel::Sms => {
                 let at = self.again_at(claimed.attempts, now, SignedDuration::ZERO);

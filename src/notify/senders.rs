@@ -21,6 +21,8 @@ pub enum Sent {
     Refused(String),
     /// The receiver will not have it now; it may say when.
     NotNow(String, Option<Duration>),
+    /// The receiver will have nothing now, of whatever message; it may say when.
+    Busy(String, Option<Duration>),
     /// There is no receiver, and nothing has left; it may say for how long.
     Away(&'static str, Option<Duration>),
     /// Nobody can say whether the receiver took it.

@@ -208,6 +208,20 @@ async fn a_receiver_that_says_when_is_heard() {
     }
     assert_eq!(post.confirmations().await, ["confirmation 1 COMPLETED - 2"], "a 503 is no try of the message's own");
     post.end().await;
+
+    // What is said of one message keeps back no other, and that one for no longer than an hour.
+    for no in [408, 409, 425] {
+        let post = Post::new("sms").await;
+        post.gateway.next(Instead::Says(no, Some(86_400)));
+        post.book(Visit::default()).await;
+        post.settle().await;
+        let after_it = post.count(after).await;
+        assert!((3600..=3630).contains(&after_it), "{after_it} s");
+        post.book(Visit { slot: 4, ..Visit::default() }).await;
+        post.settle().await;
+        assert_eq!(post.gateway.taken().len(), 1, "{no}");
+        post.end().await;
+    }
 }
 
 #[tokio::test]

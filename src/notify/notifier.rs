@@ -31,10 +31,14 @@ use crate::worker::{Did, Worker};
 /// Tries of one intent, the first included; after them it is a task for STAFF.
 const MOST_TRIES: i32 = 8;
 
-/// The longest pause before the second try; it doubles with each, and every pause is drawn from zero to it (full jitter). A
-/// mail server that wants to see a message again (greylisting) wants to in minutes: eight tries take an hour or so.
+/// The longest pause before the second try; it doubles with each, to 32 minutes before the eighth, and every pause is drawn
+/// from zero to it (full jitter): eight tries take half an hour on average, and 64 minutes at the most. A mail server that
+/// wants to see a message again (greylisting) wants to in minutes.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(1);
+
+/// How long what met a destination in trouble waits, at the least and at the most: as long as it has waited already. It uses
+/// up no tries, so one that is the cause of the trouble is not to be sent over and over.
+const TROUBLED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
 
 /// What nobody here can send is looked at again this rarely: another process may have what it takes.
 const NO_SENDER: SignedDuration = SignedDuration::from_mins(10);
@@ -245,7 +249,7 @@ impl Notifier {
             return Ok(self.held("no_sender", NO_SENDER, now));
         }
         if let Err(open_for) = self.breaker(channel).admit(Instant::now()) {
-            let pause = SignedDuration::try_from(open_for).unwrap_or(LONGEST_PAUSE);
+            let pause = SignedDuration::try_from(open_for).unwrap_or(TROUBLED.1);
             return Ok(self.held("destination_away", pause, now));
         }
         let sent = if channel == Channel::Email {
@@ -326,19 +330,20 @@ impl Notifier {
     /// What a sending comes to, for the intent and for the next that goes the same way.
     fn ending_of(&self, claimed: &Claimed, channel: Channel, sent: Sent) -> Ending {
         let (now, breaker, ids) = (self.app.clock.now(), self.breaker(channel), &self.app.ids);
+        let waited = now.duration_since(claimed.due_at).clamp(TROUBLED.0, TROUBLED.1);
         let more = claimed.attempts < MOST_TRIES;
         match &sent {
             Sent::Away(_, after) | Sent::Busy(_, after) => breaker.is_away(Instant::now(), ids, *after),
             // It may be this message's doing, but what does not answer one is not sent the next at once.
-            Sent::Unknown { answered: false } => breaker.is_away(Instant::now(), ids, None),
-            Sent::Taken | Sent::Refused(_) | Sent::NotNow(..) | Sent::Unknown { .. } => breaker.is_there(),
+            Sent::Unknown { .. } => breaker.is_away(Instant::now(), ids, None),
+            Sent::Taken | Sent::Refused(_) | Sent::NotNow(..) => breaker.is_there(),
         }
         match sent {
             Sent::Taken => Ending::Completed,
             Sent::Away(why, after) => {
                 tracing::warn!(channel = channel.as_str(), why, "a destination of notifications is away");
                 let pause = after.and_then(|after| SignedDuration::try_from(after).ok());
-                self.held("destination_away", pause.unwrap_or(SignedDuration::from_secs(1)), now)
+                self.held("destination_away", pause.unwrap_or(waited), now)
             }
             Sent::NotNow(reason, after) | Sent::Busy(reason, after) if more => {
                 let after = after.and_then(|after| SignedDuration::try_from(after).ok()).unwrap_or_default();
@@ -346,6 +351,7 @@ impl Notifier {
                 Ending::Again { reason, at, counts: true }
             }
             Sent::Refused(reason) | Sent::NotNow(reason, _) | Sent::Busy(reason, _) => Ending::Rejected(reason),
+            Sent::Unknown { answered: true } if channel == Channel::Sms => self.held(UNKNOWN, waited, now),
             // Only where the receiver tells a repeated message from a new one.
             Sent::Unknown { .. } if more && channel == Channel::Sms => {
                 let at = self.again_at(claimed.attempts, now, SignedDuration::ZERO);
@@ -363,8 +369,7 @@ impl Notifier {
 
     /// When a try that was number `attempt` is followed by the next: full jitter, on top of what the receiver asked for.
     fn again_at(&self, attempt: i32, now: Timestamp, after: SignedDuration) -> Timestamp {
-        let doubled =
-            FIRST_PAUSE.checked_mul(1 << (attempt - 1).clamp(0, 16)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        let doubled = FIRST_PAUSE * (1 << (attempt - 1).clamp(0, MOST_TRIES));
         later(now, after, self.app.ids.below(u64::try_from(doubled.as_millis()).unwrap_or_default()))
     }
 }

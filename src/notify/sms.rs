@@ -80,8 +80,9 @@ impl Gateway {
 fn outcome(status: StatusCode, after: Option<Duration>) -> Sent {
     match status.as_u16() {
         200..=299 => Sent::Taken,
-        // Our token, or the gateway itself: no fault of the message's.
-        401 => Sent::Away("credentials", after),
+        // Our token, our URL, or the gateway itself: no fault of the message's.
+        401 | 403 => Sent::Away("credentials", None),
+        300..=399 | 404 => Sent::Away("no_gateway_there", None),
         503 => Sent::Away("unavailable", after),
         429 => Sent::Busy("http_429".to_owned(), after),
         // It is at the first one still (409), or would have us say it again.
@@ -110,10 +111,11 @@ mod tests {
         let of = |status: u16| outcome(StatusCode::from_u16(status).expect("a status"), None);
         assert_eq!([of(200), of(202)], [Sent::Taken, Sent::Taken]);
         assert_eq!(of(400), Sent::Refused("http_400".to_owned()));
-        assert_eq!(of(302), Sent::Refused("http_302".to_owned()));
         assert_eq!(of(409), Sent::NotNow("http_409".to_owned(), None));
         assert_eq!(of(429), Sent::Busy("http_429".to_owned(), None));
-        assert_eq!([of(401), of(503)], [Sent::Away("credentials", None), Sent::Away("unavailable", None)]);
+        assert_eq!([of(302), of(404)], [Sent::Away("no_gateway_there", None), Sent::Away("no_gateway_there", None)]);
+        assert_eq!([of(401), of(403)], [Sent::Away("credentials", None), Sent::Away("credentials", None)]);
+        assert_eq!(of(503), Sent::Away("unavailable", None));
         assert_eq!([of(500), of(504)], [Sent::Unknown { answered: true }, Sent::Unknown { answered: true }]);
     }
 

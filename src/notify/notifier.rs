@@ -24,6 +24,7 @@ use crate::domain::notification::{Due, Verdict};
 use crate::domain::problem::Problem;
 use crate::domain::time;
 use crate::hint::Hint;
+use crate::pulse::Behind;
 use crate::store::notifications::{self, Claimed, Ended, Leave, Try};
 use crate::store::{Answering, StoreError};
 use crate::worker::{Did, Worker};
@@ -98,8 +99,14 @@ impl Worker for Notifier {
                 tracing::warn!(%error, "how a try at a notification ended is not written down");
             }
         }
-        self.show(now).await?;
+        self.show();
         Ok(did)
+    }
+
+    async fn behind(&self) -> Result<Option<Behind>, Problem> {
+        let now = self.app.clock.now();
+        let waiting = self.insist(|connection| notifications::due(connection, now).scope_boxed()).await?;
+        Ok(Some(Behind::since(waiting.oldest, waiting.items, now)))
     }
 }
 
@@ -157,16 +164,12 @@ impl Notifier {
         self.app.store.insist(Instant::now() + INSIST, &self.app.ids, statement).await
     }
 
-    /// Figures of the queue and of what it leads to.
-    async fn show(&self, now: Timestamp) -> Result<(), Problem> {
-        let oldest = self.insist(|connection| notifications::oldest_due(connection, now).scope_boxed()).await?;
-        let age = oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64());
-        metrics::gauge!("oncebook_notification_oldest_due_seconds").set(age);
-        for channel in [Channel::Email, Channel::Sms] {
+    /// Which destinations are away, of those there are.
+    fn show(&self) {
+        for channel in [Channel::Email, Channel::Sms].into_iter().filter(|channel| self.senders.has(*channel)) {
             let open = f64::from(u8::from(self.breaker(channel).is_open()));
             metrics::gauge!("oncebook_notification_breaker_open", "channel" => channel.as_str()).set(open);
         }
-        Ok(())
     }
 
     const fn breaker(&self, channel: Channel) -> &Breaker {

@@ -1,6 +1,7 @@
 //! Destinations in trouble of their own: what meets them waits, uses up no tries, and is told when they are back.
 
 use jiff::SignedDuration;
+use oncebook::worker::Worker;
 
 use super::Post;
 use crate::app::Visit;
@@ -84,5 +85,29 @@ async fn a_gateway_that_is_elsewhere_or_lets_nobody_in_is_away() {
         assert_eq!(post.gateway.taken().len(), n + 1, "{no}");
     }
     assert!(post.tasks().await.is_empty());
+    post.end().await;
+}
+
+#[tokio::test]
+async fn what_could_be_taken_up_is_how_far_behind_it_is() {
+    let mut post = Post::new("email").await;
+    let behind = async |post: &Post| {
+        let behind = post.notifier.behind().await.expect("an answer").expect("a queue");
+        (behind.items, behind.seconds)
+    };
+    assert_eq!(behind(&post).await, (0, 0.0));
+    post.book(Visit::default()).await;
+    post.later(SignedDuration::from_secs(90));
+    post.book(Visit { slot: 4, ..Visit::default() }).await;
+    // Their reminders are days ahead.
+    assert_eq!(behind(&post).await, (2, 90.0));
+    // What waits for another try, as for the end of quiet hours, does so until then.
+    post.mailbox.go_away().await;
+    post.settle().await;
+    assert_eq!(behind(&post).await, (0, 0.0));
+    let again = "update notification_intents set next_attempt_at = due_at + interval '10 minutes' where state = 'PENDING' and next_attempt_at is not null";
+    post.trial.change(again).await;
+    post.later(SignedDuration::from_secs(530));
+    assert_eq!(behind(&post).await, (1, 20.0), "of the first, from then on");
     post.end().await;
 }

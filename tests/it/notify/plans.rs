@@ -21,7 +21,7 @@ const INTENTS: &str = "
     select tenant_id, id, clinic_id, created_at, row_number() over (order by id) as place from appointments where kind = 'visit'
   ) as visits, unnest(array['confirmation', 'reminder']) as kind";
 
-const STATEMENTS: [&str; 7] = ["claim", "leave", "end", "give_up", "oldest", "supersede", "settings"];
+const STATEMENTS: [&str; 7] = ["claim", "leave", "end", "give_up", "due", "supersede", "settings"];
 
 /// Runs one; tells what it came to.
 async fn run(which: &str, connection: &mut PgConnection, errand: &Errand) -> usize {
@@ -48,7 +48,10 @@ async fn run(which: &str, connection: &mut PgConnection, errand: &Errand) -> usi
             let given_up = notifications::give_up_sent(connection, &[nobody], now).await.expect(which);
             usize::try_from(given_up).expect("few")
         }
-        "oldest" => usize::from(notifications::oldest_due(connection, now).await.expect(which).is_some()),
+        "due" => {
+            let due = notifications::due(connection, now).await.expect(which);
+            usize::try_from(due.items).expect("few")
+        }
         "supersede" => {
             notifications::supersede(connection, &[(TENANT, A_VISIT, 1)], now).await.expect(which);
             0
@@ -81,7 +84,7 @@ async fn what_was_planned_on_empty_tables_reads_little_of_full_ones() {
         println!("{which}: {came} from {sum} pages {pages:?}");
         assert_eq!(
             came,
-            [("claim", 3), ("oldest", 1), ("settings", 1)].into_iter().find(|it| it.0 == which).map_or(0, |it| it.1)
+            [("claim", 3), ("due", 3), ("settings", 1)].into_iter().find(|it| it.0 == which).map_or(0, |it| it.1)
         );
         if sum > PAGES {
             much.push(format!("{which} read {sum} pages: {pages:?}"));

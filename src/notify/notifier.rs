@@ -50,7 +50,8 @@ const TAKEN_UP: u8 = 8;
 /// How long a statement is insisted on.
 const INSIST: Duration = Duration::from_secs(15);
 
-/// What waits because of these was not held up by trouble: when it is too late for it, no person need see to it.
+/// What waits because of these was not held up by trouble: when it is too late for it, no person need see to it, unless no
+/// notifier ran for a day.
 const NO_TROUBLE: [&str; 3] = ["no_sender", "quiet_hours", "reminder_moved"];
 
 /// The reason of what was sent and not answered for.
@@ -202,11 +203,14 @@ impl Notifier {
                 return Ok(());
             }
         };
-        let troubled = claimed.waited_for.as_deref().is_some_and(|why| !NO_TROUBLE.contains(&why));
+        let waited_for = claimed.waited_for.as_deref();
+        let troubled = waited_for.is_some_and(|why| !NO_TROUBLE.contains(&why));
+        // Nobody was there to tell it, and somebody should have been.
+        let missed = reason == Some("overdue") && claimed.in_service && waited_for != Some("no_sender");
         let task = match state {
             "UNKNOWN" => Some("notification_not_confirmed"),
             "REJECTED" => Some("notification_not_delivered"),
-            "SUPPRESSED" if troubled => Some("notification_not_delivered"),
+            "SUPPRESSED" if troubled || missed => Some("notification_not_delivered"),
             _ => None,
         };
         let task = task.map(|kind| (self.app.ids.uuid(now), kind));

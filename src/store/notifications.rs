@@ -71,6 +71,8 @@ pub struct Claimed {
     pub kind: Kind,
     /// When it fell due.
     pub due_at: Timestamp,
+    /// Whether a notifier had ever run by then.
+    pub in_service: bool,
     /// Tries, this one included.
     pub attempts: i32,
     /// What it may have been sent through already: then the outcome of that is not known.
@@ -140,6 +142,7 @@ pub async fn claim(
             schedule_version: row.schedule_version,
             kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
             due_at: row.due_at.to_jiff(),
+            in_service: row.in_service,
             attempts: row.attempts,
             sent_through: row.channel.as_deref().and_then(Channel::parse),
             waited_for: row.reason_code,

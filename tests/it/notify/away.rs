@@ -111,3 +111,19 @@ async fn what_could_be_taken_up_is_how_far_behind_it_is() {
     assert_eq!(behind(&post).await, (1, 20.0), "of the first, from then on");
     post.end().await;
 }
+
+#[tokio::test]
+async fn what_no_notifier_was_there_for_is_a_task_once_one_has_run() {
+    let post = Post::new("email").await;
+    post.book(Visit::default()).await;
+    post.later(SignedDuration::from_hours(25));
+    post.settle().await;
+    assert_eq!(post.confirmations().await, ["confirmation 1 SUPPRESSED overdue 0"]);
+    assert!(post.tasks().await.is_empty(), "the first one ever");
+    post.book(Visit { slot: 4, ..Visit::default() }).await;
+    post.later(SignedDuration::from_hours(25));
+    post.settle_anew().await;
+    assert_eq!(post.confirmations().await, ["confirmation 1 SUPPRESSED overdue 0"; 2]);
+    assert_eq!(post.tasks().await, ["notification_not_delivered overdue"]);
+    post.end().await;
+}

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use crate::plans::{A_VISIT, CLINIC, Early, Errand, PAGES, ROWS, TENANT, WORLD};
 
-/// For each visit what was told, and a reminder that waits; of those, three are due.
+/// For each visit what was told, and a reminder that waits; of those, three are due. A notifier has run before.
 const INTENTS: &str = "
   insert into notification_intents (tenant_id, id, clinic_id, appointment_id, schedule_version, kind, due_at, state, channel, decided_at)
   select tenant_id, gen_random_uuid(), clinic_id, id, 1, kind, case when place <= 3 then created_at else created_at + interval '1 year' end,
@@ -19,7 +19,8 @@ const INTENTS: &str = "
     case kind when 'reminder' then null else created_at end
   from (
     select tenant_id, id, clinic_id, created_at, row_number() over (order by id) as place from appointments where kind = 'visit'
-  ) as visits, unnest(array['confirmation', 'reminder']) as kind";
+  ) as visits, unnest(array['confirmation', 'reminder']) as kind;
+  insert into notifier_start (at) values ('2026-01-01T00:00:00Z')";
 
 const STATEMENTS: [&str; 7] = ["claim", "leave", "end", "give_up", "due", "supersede", "settings"];
 

@@ -36,6 +36,14 @@ comment on column notification_intents.token is 'The fencing token of the try at
 comment on column notification_intents.lease_until is 'By the database''s clock. One that passes in LEASED is tried again; in SENT it is UNKNOWN, unless the receiver knows our id.';
 comment on column notification_intents.reason_code is 'Why it is as it is, or why it waits.';
 
+create table notifier_start (
+  one boolean not null default true,
+  at timestamptz not null,
+  constraint notifier_start_pk primary key (one),
+  constraint notifier_start_is_one check (one)
+);
+comment on table notifier_start is 'One row, no tenant''s: when a notifier first took something up. What fell due before then, nobody was to tell.';
+
 create table clinic_notifications (
   tenant_id uuid not null,
   clinic_id uuid not null,

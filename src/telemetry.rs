@@ -101,7 +101,6 @@ fn describe_events() {
     metrics::describe_counter!("oncebook_events_aged_total", "Events that left the log, their retention being over.");
     metrics::describe_counter!("oncebook_notifications_total", "Tries at notifications by channel and outcome.");
     metrics::describe_counter!("oncebook_notification_tries_total", "Notifications sent, whatever came of it.");
-    metrics::describe_gauge!("oncebook_notification_oldest_due_seconds", "Age of the oldest notification that is due.");
     metrics::describe_gauge!("oncebook_notification_breaker_open", "1 while a channel's destination is away.");
     metrics::describe_gauge!("oncebook_notification_sender", "1 where there is something to send a channel with.");
     metrics::describe_counter!("oncebook_webhook_attempts_total", "Attempts to deliver to an endpoint, by outcome.");

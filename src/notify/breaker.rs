@@ -11,9 +11,6 @@ use crate::clock::Ids;
 /// The pause after a first failure, in milliseconds; it doubles with each up to the second, and is drawn from its upper half.
 const PAUSE_MILLIS: (u64, u64) = (1_000, 60_000);
 
-/// A destination never asks for more patience than this: by then, what waits for it is too old to be told.
-const LONGEST: Duration = Duration::from_hours(24);
-
 /// A try that never ended, its task gone, is waited for no longer.
 const PROBE: Duration = Duration::from_mins(5);
 
@@ -73,7 +70,7 @@ impl Breaker {
         }
         let (first, most) = PAUSE_MILLIS;
         let pause = first.saturating_mul(1 << (state.failures - 1).min(16)).min(most);
-        let pause = Duration::from_millis(pause / 2 + ids.below(pause / 2)).max(says.unwrap_or_default().min(LONGEST));
+        let pause = Duration::from_millis(pause / 2 + ids.below(pause / 2)).max(says.unwrap_or_default());
         state.open_until = Some(now + pause).max(state.open_until);
         state.probing_since = None;
     }

@@ -128,18 +128,19 @@ impl Ready {
             options.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         let begun = async {
-            connection.command(Mail::new(Some(mail.from.clone()), options)).await?;
-            connection.command(Rcpt::new(mail.to.clone(), Vec::new())).await?;
-            connection.command(Data).await
+            let (from, to) = (Mail::new(Some(mail.from.clone()), options), Rcpt::new(mail.to.clone(), Vec::new()));
+            connection.command(from).await.map_err(|error| refused(&error, At::Sender))?;
+            connection.command(to).await.map_err(|error| refused(&error, At::Recipient))?;
+            connection.command(Data).await.map_err(|error| refused(&error, At::Data))
         };
         match timeout(command * 3, begun).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(refused(&error).unwrap_or_else(broken_off)),
+            Ok(Err(no)) => return Err(no.unwrap_or_else(broken_off)),
             Err(_) => return Err(broken_off()),
         }
         match timeout(self.patience.message, connection.message(&mail.bytes)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(refused(&error).unwrap_or(Sent::Unknown { answered: false })),
+            Ok(Err(error)) => Err(refused(&error, At::Data).unwrap_or(Sent::Unknown { answered: false })),
             Err(_) => Err(Sent::Unknown { answered: false }),
         }
     }
@@ -151,9 +152,28 @@ fn broken_off() -> Sent {
     Sent::NotNow("connection_lost".to_owned(), None)
 }
 
-/// A server's no to a message; none where it said nothing that counts.
-fn refused(error: &Error) -> Option<Sent> {
+/// What it says no to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Our own address.
+    Sender,
+    /// The patient's.
+    Recipient,
+    /// The message.
+    Data,
+}
+
+/// A server's no; none where it said nothing that counts. What it would say of any message is no fault of this one: it goes
+/// away (421), is full (452, but of a recipient that is said of their mailbox), or will not have our sender.
+fn refused(error: &Error, at: At) -> Option<Sent> {
     let code = error.status()?;
+    match (at, u16::from(code)) {
+        (_, 421) => return Some(Sent::Away("unavailable", None)),
+        (At::Sender | At::Data, 452) => return Some(Sent::Away("full", None)),
+        // 555: a parameter that only some messages have (RFC 5321, section 4.1.1.11).
+        (At::Sender, 500..=554) => return Some(Sent::Away("sender_refused", None)),
+        _ => {}
+    }
     let reason = format!("smtp_{code}");
     if error.is_permanent() {
         return Some(Sent::Refused(reason));

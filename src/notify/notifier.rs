@@ -24,6 +24,7 @@ use crate::domain::notification::{Due, Verdict};
 use crate::domain::problem::Problem;
 use crate::domain::time;
 use crate::hint::Hint;
+use crate::pulse::Behind;
 use crate::store::notifications::{self, Claimed, Ended, Leave, Try};
 use crate::store::{Answering, StoreError};
 use crate::worker::{Did, Worker};
@@ -31,13 +32,14 @@ use crate::worker::{Did, Worker};
 /// Tries of one intent, the first included; after them it is a task for STAFF.
 const MOST_TRIES: i32 = 8;
 
-/// The longest pause before the second try; it doubles with each, and every pause is drawn from zero to it (full jitter). A
-/// mail server that wants to see a message again (greylisting) wants to in minutes: eight tries take an hour or so.
+/// The longest pause before the second try; it doubles with each, to 32 minutes before the eighth, and every pause is drawn
+/// from zero to it (full jitter): eight tries take half an hour on average, and 64 minutes at the most. A mail server that
+/// wants to see a message again (greylisting) wants to in minutes.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 
-/// What a receiver asks for is granted, but by then it is too late to be told anyway.
-const LONGEST_ASKED: SignedDuration = SignedDuration::from_hours(24);
+/// How long what met a destination in trouble waits, at the least and at the most: as long as it has waited already. It uses
+/// up no tries, so one that is the cause of the trouble is not to be sent over and over.
+const TROUBLED: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(1), SignedDuration::from_mins(5));
 
 /// What nobody here can send is looked at again this rarely: another process may have what it takes.
 const NO_SENDER: SignedDuration = SignedDuration::from_mins(10);
@@ -48,7 +50,8 @@ const TAKEN_UP: u8 = 8;
 /// How long a statement is insisted on.
 const INSIST: Duration = Duration::from_secs(15);
 
-/// What waits because of these was not held up by trouble: when it is too late for it, no person need see to it.
+/// What waits because of these was not held up by trouble: when it is too late for it, no person need see to it, unless no
+/// notifier ran for a day.
 const NO_TROUBLE: [&str; 3] = ["no_sender", "quiet_hours", "reminder_moved"];
 
 /// The reason of what was sent and not answered for.
@@ -97,8 +100,14 @@ impl Worker for Notifier {
                 tracing::warn!(%error, "how a try at a notification ended is not written down");
             }
         }
-        self.show(now).await?;
+        self.show();
         Ok(did)
+    }
+
+    async fn behind(&self) -> Result<Option<Behind>, Problem> {
+        let now = self.app.clock.now();
+        let waiting = self.insist(|connection| notifications::due(connection, now).scope_boxed()).await?;
+        Ok(Some(Behind::since(waiting.oldest, waiting.items, now)))
     }
 }
 
@@ -156,16 +165,12 @@ impl Notifier {
         self.app.store.insist(Instant::now() + INSIST, &self.app.ids, statement).await
     }
 
-    /// Figures of the queue and of what it leads to.
-    async fn show(&self, now: Timestamp) -> Result<(), Problem> {
-        let oldest = self.insist(|connection| notifications::oldest_due(connection, now).scope_boxed()).await?;
-        let age = oldest.map_or(0.0, |oldest| now.duration_since(oldest).as_secs_f64());
-        metrics::gauge!("oncebook_notification_oldest_due_seconds").set(age);
-        for channel in [Channel::Email, Channel::Sms] {
+    /// Which destinations are away, of those there are.
+    fn show(&self) {
+        for channel in [Channel::Email, Channel::Sms].into_iter().filter(|channel| self.senders.has(*channel)) {
             let open = f64::from(u8::from(self.breaker(channel).is_open()));
             metrics::gauge!("oncebook_notification_breaker_open", "channel" => channel.as_str()).set(open);
         }
-        Ok(())
     }
 
     const fn breaker(&self, channel: Channel) -> &Breaker {
@@ -185,11 +190,12 @@ impl Notifier {
             claimed.sent_through.is_some() || matches!(&ending, Ending::Again { reason, .. } if reason == UNKNOWN);
         let (state, reason, again_at, give_back) = match &ending {
             Ending::Completed => ("COMPLETED", None, None, false),
+            // A no to what may have been told already is not "not told", nor is what is not to be told any more.
+            Ending::Rejected(reason) if maybe_sent => ("UNKNOWN", Some(reason.as_str()), None, false),
+            Ending::Suppressed(reason) if maybe_sent => ("UNKNOWN", Some(*reason), None, false),
             Ending::Rejected(reason) => ("REJECTED", Some(reason.as_str()), None, false),
             Ending::Unknown(reason) => ("UNKNOWN", Some(*reason), None, false),
             Ending::Superseded => ("SUPERSEDED", maybe_sent.then_some(UNKNOWN), None, false),
-            // What may have been told already is not "not told".
-            Ending::Suppressed(reason) if maybe_sent => ("UNKNOWN", Some(*reason), None, false),
             Ending::Suppressed(reason) => ("SUPPRESSED", Some(*reason), None, true),
             Ending::Again { reason, at, counts } => ("PENDING", Some(reason.as_str()), Some(*at), !counts),
             Ending::Late => {
@@ -197,11 +203,14 @@ impl Notifier {
                 return Ok(());
             }
         };
-        let troubled = claimed.waited_for.as_deref().is_some_and(|why| !NO_TROUBLE.contains(&why));
+        let waited_for = claimed.waited_for.as_deref();
+        let troubled = waited_for.is_some_and(|why| !NO_TROUBLE.contains(&why));
+        // Nobody was there to tell it, and somebody should have been.
+        let missed = reason == Some("overdue") && claimed.in_service && waited_for != Some("no_sender");
         let task = match state {
             "UNKNOWN" => Some("notification_not_confirmed"),
             "REJECTED" => Some("notification_not_delivered"),
-            "SUPPRESSED" if troubled => Some("notification_not_delivered"),
+            "SUPPRESSED" if troubled || missed => Some("notification_not_delivered"),
             _ => None,
         };
         let task = task.map(|kind| (self.app.ids.uuid(now), kind));
@@ -247,7 +256,7 @@ impl Notifier {
             return Ok(self.held("no_sender", NO_SENDER, now));
         }
         if let Err(open_for) = self.breaker(channel).admit(Instant::now()) {
-            let pause = SignedDuration::try_from(open_for).unwrap_or(LONGEST_PAUSE);
+            let pause = SignedDuration::try_from(open_for).unwrap_or(TROUBLED.1);
             return Ok(self.held("destination_away", pause, now));
         }
         let sent = if channel == Channel::Email {
@@ -328,29 +337,28 @@ impl Notifier {
     /// What a sending comes to, for the intent and for the next that goes the same way.
     fn ending_of(&self, claimed: &Claimed, channel: Channel, sent: Sent) -> Ending {
         let (now, breaker, ids) = (self.app.clock.now(), self.breaker(channel), &self.app.ids);
+        let waited = now.duration_since(claimed.due_at).clamp(TROUBLED.0, TROUBLED.1);
         let more = claimed.attempts < MOST_TRIES;
         match &sent {
-            Sent::Away(_, after) => breaker.is_away(Instant::now(), ids, *after),
-            // It wants to hear from nobody until then.
-            Sent::NotNow(_, Some(after)) => breaker.is_away(Instant::now(), ids, Some(*after)),
+            Sent::Away(_, after) | Sent::Busy(_, after) => breaker.is_away(Instant::now(), ids, *after),
             // It may be this message's doing, but what does not answer one is not sent the next at once.
-            Sent::Unknown { answered: false } => breaker.is_away(Instant::now(), ids, None),
-            Sent::Taken | Sent::Refused(_) | Sent::NotNow(_, None) | Sent::Unknown { .. } => breaker.is_there(),
+            Sent::Unknown { .. } => breaker.is_away(Instant::now(), ids, None),
+            Sent::Taken | Sent::Refused(_) | Sent::NotNow(..) => breaker.is_there(),
         }
         match sent {
             Sent::Taken => Ending::Completed,
             Sent::Away(why, after) => {
                 tracing::warn!(channel = channel.as_str(), why, "a destination of notifications is away");
                 let pause = after.and_then(|after| SignedDuration::try_from(after).ok());
-                let pause = pause.unwrap_or(SignedDuration::from_secs(1)).min(LONGEST_ASKED);
-                self.held("destination_away", pause, now)
+                self.held("destination_away", pause.unwrap_or(waited), now)
             }
-            Sent::NotNow(reason, after) if more => {
+            Sent::NotNow(reason, after) | Sent::Busy(reason, after) if more => {
                 let after = after.and_then(|after| SignedDuration::try_from(after).ok()).unwrap_or_default();
-                let at = self.again_at(claimed.attempts, now, after.min(LONGEST_ASKED));
+                let at = self.again_at(claimed.attempts, now, after);
                 Ending::Again { reason, at, counts: true }
             }
-            Sent::Refused(reason) | Sent::NotNow(reason, _) => Ending::Rejected(reason),
+            Sent::Refused(reason) | Sent::NotNow(reason, _) | Sent::Busy(reason, _) => Ending::Rejected(reason),
+            Sent::Unknown { answered: true } if channel == Channel::Sms => self.held(UNKNOWN, waited, now),
             // Only where the receiver tells a repeated message from a new one.
             Sent::Unknown { .. } if more && channel == Channel::Sms => {
                 let at = self.again_at(claimed.attempts, now, SignedDuration::ZERO);
@@ -368,8 +376,7 @@ impl Notifier {
 
     /// When a try that was number `attempt` is followed by the next: full jitter, on top of what the receiver asked for.
     fn again_at(&self, attempt: i32, now: Timestamp, after: SignedDuration) -> Timestamp {
-        let doubled =
-            FIRST_PAUSE.checked_mul(1 << (attempt - 1).clamp(0, 16)).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
+        let doubled = FIRST_PAUSE * (1 << (attempt - 1).clamp(0, MOST_TRIES));
         later(now, after, self.app.ids.below(u64::try_from(doubled.as_millis()).unwrap_or_default()))
     }
 }

@@ -21,11 +21,13 @@ pub enum Sent {
     Refused(String),
     /// The receiver will not have it now; it may say when.
     NotNow(String, Option<Duration>),
-    /// There is no receiver, and nothing has left; it may say for how long.
+    /// The receiver will have nothing now, of whatever message; it may say when.
+    Busy(String, Option<Duration>),
+    /// There is no receiver, or none that takes anything from us, and it has not taken this; it may say for how long.
     Away(&'static str, Option<Duration>),
     /// Nobody can say whether the receiver took it.
     Unknown {
-        /// Whether it said anything at all.
+        /// Whether it said anything at all: then the trouble is its own, else it may be this message that silences it.
         answered: bool,
     },
 }

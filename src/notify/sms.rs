@@ -14,6 +14,10 @@ use super::senders::{Patience, Sent, Unusable};
 use crate::config::Secret;
 use crate::domain::notification::Kind;
 
+/// What a gateway asks for is granted up to this: one odd answer is not to keep everybody from hearing of their visits for a
+/// day.
+const LONGEST_ASKED: Duration = Duration::from_hours(1);
+
 /// A gateway.
 pub struct Gateway {
     http: Client,
@@ -76,24 +80,26 @@ impl Gateway {
 fn outcome(status: StatusCode, after: Option<Duration>) -> Sent {
     match status.as_u16() {
         200..=299 => Sent::Taken,
-        // Our token, or the gateway itself: no fault of the message's.
-        401 => Sent::Away("credentials", after),
+        // Our token, our URL, or the gateway itself: no fault of the message's.
+        401 | 403 => Sent::Away("credentials", None),
+        300..=399 | 404 => Sent::Away("no_gateway_there", None),
         503 => Sent::Away("unavailable", after),
-        // It is at the first one still (409), or would have us wait.
-        408 | 409 | 425 | 429 => Sent::NotNow(format!("http_{}", status.as_u16()), after),
+        429 => Sent::Busy("http_429".to_owned(), after),
+        // It is at the first one still (409), or would have us say it again.
+        code @ (408 | 409 | 425) => Sent::NotNow(format!("http_{code}"), after),
         500..=599 => Sent::Unknown { answered: true },
         code => Sent::Refused(format!("http_{code}")),
     }
 }
 
-/// `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date.
+/// `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date; an hour at the most.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
+        return Some(Duration::from_secs(seconds).min(LONGEST_ASKED));
     }
     let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default().min(LONGEST_ASKED))
 }
 
 #[cfg(test)]
@@ -105,9 +111,11 @@ mod tests {
         let of = |status: u16| outcome(StatusCode::from_u16(status).expect("a status"), None);
         assert_eq!([of(200), of(202)], [Sent::Taken, Sent::Taken]);
         assert_eq!(of(400), Sent::Refused("http_400".to_owned()));
-        assert_eq!(of(302), Sent::Refused("http_302".to_owned()));
-        assert_eq!(of(429), Sent::NotNow("http_429".to_owned(), None));
-        assert_eq!([of(401), of(503)], [Sent::Away("credentials", None), Sent::Away("unavailable", None)]);
+        assert_eq!(of(409), Sent::NotNow("http_409".to_owned(), None));
+        assert_eq!(of(429), Sent::Busy("http_429".to_owned(), None));
+        assert_eq!([of(302), of(404)], [Sent::Away("no_gateway_there", None), Sent::Away("no_gateway_there", None)]);
+        assert_eq!([of(401), of(403)], [Sent::Away("credentials", None), Sent::Away("credentials", None)]);
+        assert_eq!(of(503), Sent::Away("unavailable", None));
         assert_eq!([of(500), of(504)], [Sent::Unknown { answered: true }, Sent::Unknown { answered: true }]);
     }
 
@@ -120,6 +128,7 @@ mod tests {
         assert_eq!(of("120"), Some(Duration::from_mins(2)));
         assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(30)));
         assert_eq!(of("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
+        assert_eq!([of("86400"), of("Mon, 07 Nov 1994 08:49:07 GMT")], [Some(LONGEST_ASKED); 2]);
         assert_eq!([of("soon"), of("-1")], [None, None]);
     }
 }

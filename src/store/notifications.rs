@@ -12,6 +12,7 @@ use super::StoreError;
 use super::directory::notifications::quiet_hours;
 use super::log::interval;
 use super::look::status;
+use super::watch::{self, Waiting};
 use crate::domain::appointment::Status;
 use crate::domain::directory::Channel;
 use crate::domain::notification::{Kind, REMINDER_HOURS, Settings};
@@ -70,6 +71,8 @@ pub struct Claimed {
     pub kind: Kind,
     /// When it fell due.
     pub due_at: Timestamp,
+    /// Whether a notifier had ever run by then.
+    pub in_service: bool,
     /// Tries, this one included.
     pub attempts: i32,
     /// What it may have been sent through already: then the outcome of that is not known.
@@ -139,6 +142,7 @@ pub async fn claim(
             schedule_version: row.schedule_version,
             kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
             due_at: row.due_at.to_jiff(),
+            in_service: row.in_service,
             attempts: row.attempts,
             sent_through: row.channel.as_deref().and_then(Channel::parse),
             waited_for: row.reason_code,
@@ -272,20 +276,21 @@ pub async fn give_up_sent(connection: &mut PgConnection, task_ids: &[Uuid], now:
     Ok(given_up.unsigned_abs())
 }
 
-/// When the oldest that has yet to be told fell due, as far as the head of the queue shows.
+/// What could be taken up now, and waits for a notifier. It waits from when it might have been: not while it waits for another
+/// try, or for quiet hours to end.
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn oldest_due(connection: &mut PgConnection, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let oldest = sqlx::query_scalar!(
-        "select min(due_at) from (
-           select due_at from notification_intents
-           where state = 'PENDING'
-           order by coalesce(next_attempt_at, due_at) limit 200) as head
-         where due_at <= $1",
-        now.to_sqlx()
+pub async fn due(connection: &mut PgConnection, now: Timestamp) -> Result<Waiting, StoreError> {
+    let row = sqlx::query!(
+        r#"select count(*) as "items!", min(since) as oldest from (
+             select coalesce(next_attempt_at, due_at) as since from notification_intents
+             where state = 'PENDING' and coalesce(next_attempt_at, due_at) <= $1
+             order by coalesce(next_attempt_at, due_at) limit $2) as due"#,
+        now.to_sqlx(),
+        watch::MOST
     )
     .fetch_one(connection)
     .await?;
-    Ok(oldest.map(SqlTime::to_jiff))
+    Ok(Waiting { items: row.items.unsigned_abs(), oldest: row.oldest.map(SqlTime::to_jiff) })
 }

@@ -1,6 +1,7 @@
 -- Sets what a clinic wants of its notifications, in place of the version that was seen (0: none), and moves the reminders of
--- its coming visits that nobody is at to the new hours. One that was written with the old hours while this ran is put right
--- when it falls due: see domain/notification.rs.
+-- its coming visits that nobody is at to the new hours: one whose new time has passed falls due now. One that is due by the
+-- old hours and by the new stays as it is, and so does one that was perhaps sent already. One that was written with the old
+-- hours while this ran is put right when it falls due: see domain/notification.rs.
 -- $1 tenant $2 audit id $3 now $4 subject $5 credential $6 operation $7 request id $8 caller's request id $9 version seen
 -- $10 clinic $11 reminder hours $12 quiet from $13 quiet to $14 templates
 with written as (
@@ -24,12 +25,13 @@ moved as (
     offset 0
   ) as coming
   cross join lateral (
-    select o.tenant_id, o.id, coming.start - w.reminder_hours * interval '1 hour' as due_at from notification_intents o
+    select o.tenant_id, o.id, greatest(coming.start - w.reminder_hours * interval '1 hour', $3) as due_at from notification_intents o
     where o.appointment_id = coming.id and o.schedule_version = coming.schedule_version and o.kind = 'reminder'
       and o.tenant_id = coming.tenant_id
     offset 0
   ) as r
   where i.tenant_id = r.tenant_id and i.id = r.id and i.token is null and i.decided_at is null and i.due_at <> r.due_at
+    and i.channel is null and (r.due_at > $3 or i.due_at > $3 or i.reason_code = 'reminder_moved')
 )
 insert into audit (tenant_id, id, at, subject, credential_id, clinic_id, operation, target_id, status, request_id, caller_request_id)
 select tenant_id, $2::uuid, $3, $4::text, $5::uuid, clinic_id, $6::text, clinic_id, 200, $7::uuid, $8::text from written

@@ -20,6 +20,7 @@ use crate::client::Call;
 use crate::gateway::Gateway;
 use crate::mailbox::{Mailbox, Stage, Taken};
 
+mod away;
 mod killed;
 mod plans;
 mod secured;

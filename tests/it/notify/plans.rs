@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use crate::plans::{A_VISIT, CLINIC, Early, Errand, PAGES, ROWS, TENANT, WORLD};
 
-/// For each visit what was told, and a reminder that waits; of those, three are due.
+/// For each visit what was told, and a reminder that waits; of those, three are due. A notifier has run before.
 const INTENTS: &str = "
   insert into notification_intents (tenant_id, id, clinic_id, appointment_id, schedule_version, kind, due_at, state, channel, decided_at)
   select tenant_id, gen_random_uuid(), clinic_id, id, 1, kind, case when place <= 3 then created_at else created_at + interval '1 year' end,
@@ -19,9 +19,10 @@ const INTENTS: &str = "
     case kind when 'reminder' then null else created_at end
   from (
     select tenant_id, id, clinic_id, created_at, row_number() over (order by id) as place from appointments where kind = 'visit'
-  ) as visits, unnest(array['confirmation', 'reminder']) as kind";
+  ) as visits, unnest(array['confirmation', 'reminder']) as kind;
+  insert into notifier_start (at) values ('2026-01-01T00:00:00Z')";
 
-const STATEMENTS: [&str; 7] = ["claim", "leave", "end", "give_up", "oldest", "supersede", "settings"];
+const STATEMENTS: [&str; 7] = ["claim", "leave", "end", "give_up", "due", "supersede", "settings"];
 
 /// Runs one; tells what it came to.
 async fn run(which: &str, connection: &mut PgConnection, errand: &Errand) -> usize {
@@ -48,7 +49,10 @@ async fn run(which: &str, connection: &mut PgConnection, errand: &Errand) -> usi
             let given_up = notifications::give_up_sent(connection, &[nobody], now).await.expect(which);
             usize::try_from(given_up).expect("few")
         }
-        "oldest" => usize::from(notifications::oldest_due(connection, now).await.expect(which).is_some()),
+        "due" => {
+            let due = notifications::due(connection, now).await.expect(which);
+            usize::try_from(due.items).expect("few")
+        }
         "supersede" => {
             notifications::supersede(connection, &[(TENANT, A_VISIT, 1)], now).await.expect(which);
             0
@@ -81,7 +85,7 @@ async fn what_was_planned_on_empty_tables_reads_little_of_full_ones() {
         println!("{which}: {came} from {sum} pages {pages:?}");
         assert_eq!(
             came,
-            [("claim", 3), ("oldest", 1), ("settings", 1)].into_iter().find(|it| it.0 == which).map_or(0, |it| it.1)
+            [("claim", 3), ("due", 3), ("settings", 1)].into_iter().find(|it| it.0 == which).map_or(0, |it| it.1)
         );
         if sum > PAGES {
             much.push(format!("{which} read {sum} pages: {pages:?}"));

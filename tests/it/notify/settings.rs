@@ -1,11 +1,19 @@
 //! What a clinic sets for its notifications: who may, what is refused and where, and what follows.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
+use oncebook::domain::notification::Kind;
+use oncebook::store::notifications;
+use oncebook::worker::Worker;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::Post;
 use crate::app::{Visit, slot};
 use crate::client::Call;
+use crate::gateway::Instead;
+use crate::mailbox::{Act, Stage};
 
 impl Post {
     fn path(&self) -> String {
@@ -148,5 +156,73 @@ async fn in_quiet_hours_it_waits_until_they_end() {
     post.settle().await;
     assert_eq!(post.mailbox.taken().len(), 1);
     assert_eq!(post.intents().await[0], "confirmation 1 COMPLETED - 1");
+    post.end().await;
+}
+
+#[tokio::test]
+async fn a_reminder_that_new_hours_make_due_is_sent_now() {
+    let post = Post::new("email").await;
+    let hours = |n: usize, hours| slot(n) - SignedDuration::from_hours(hours);
+    post.book(Visit::default()).await;
+    post.settle().await;
+    post.clock.set(hours(0, 30));
+    post.set(json!({ "reminder_hours": 72 })).await;
+    assert_eq!(post.due().await, [hours(0, 30)], "not 42 hours ago, when nobody wanted it");
+    // What is due already and waits for another try is not begun anew by every change of the settings.
+    post.mailbox.next(1, Stage::Rcpt, Act::Say("451 try later"));
+    post.settle().await;
+    post.later(SignedDuration::from_micros(1));
+    post.set(json!({ "reminder_hours": 71 })).await;
+    assert_eq!(post.intents().await[1], "reminder 1 PENDING smtp_451 1");
+    assert_eq!(post.due().await, [hours(0, 30)]);
+    post.later(SignedDuration::from_mins(1));
+    post.settle().await;
+    assert_eq!(post.intents().await, ["confirmation 1 COMPLETED - 1", "reminder 1 COMPLETED - 2"]);
+    // What was sent, and perhaps taken, is not moved: it is asked after.
+    post.trial.change("update patients set preferred_channel = 'sms'").await;
+    post.set(json!({ "reminder_hours": 24 })).await;
+    post.book(Visit { slot: 4, ..Visit::default() }).await;
+    post.settle().await;
+    post.clock.set(hours(4, 24));
+    post.gateway.next(Instead::TakesAndFails);
+    post.settle().await;
+    post.set(json!({ "reminder_hours": 2 })).await;
+    assert_eq!(post.due().await[1], hours(4, 24));
+    post.end().await;
+}
+
+#[tokio::test]
+async fn what_waited_for_the_same_moment_is_told_in_its_order() {
+    let post = Post::new("email").await;
+    let hours = |hours| slot(20) - SignedDuration::from_hours(hours);
+    post.set(json!({ "reminder_hours": 34, "quiet_hours": { "from": "20:00", "to": "08:00" } })).await;
+    // The visit is at one in the afternoon: it is booked in the night of the day before, and falls due in the same night.
+    post.clock.set(hours(36));
+    post.book(Visit { slot: 20, ..Visit::default() }).await;
+    post.settle().await;
+    post.clock.set(hours(34));
+    post.settle().await;
+    let waiting = ["confirmation 1 PENDING quiet_hours 0", "reminder 1 PENDING quiet_hours 0"];
+    assert_eq!(post.intents().await, waiting);
+    post.clock.set(hours(28));
+    // Two that cannot see what the other takes up.
+    let (mut one, mut other) = (post.trial.connect().await, post.trial.connect().await);
+    let (now, lease) = (post.clock.now(), Duration::from_mins(1));
+    let mut took = Vec::new();
+    for connection in [&mut one, &mut other] {
+        sqlx::raw_sql("begin").execute(&mut *connection).await.expect("begun");
+        let claim = notifications::claim(connection, Uuid::nil(), lease, 8, now).await.expect("a claim");
+        took.push(claim.claimed.iter().map(|it| it.kind).collect::<Vec<_>>());
+    }
+    for connection in [&mut one, &mut other] {
+        sqlx::raw_sql("rollback").execute(connection).await.expect("undone");
+    }
+    assert_eq!(took, [vec![Kind::Confirmation], vec![]]);
+    post.notifier.step().await.expect("a step");
+    assert_eq!(post.intents().await, ["confirmation 1 COMPLETED - 1", waiting[1]]);
+    post.settle().await;
+    let told: Vec<_> =
+        post.mailbox.taken().iter().map(|it| it.message().subject().unwrap_or_default()[..8].to_owned()).collect();
+    assert_eq!(told, ["Your app", "Reminder"]);
     post.end().await;
 }

@@ -20,7 +20,7 @@ impl Post {
     }
 
     /// Only of what was booked; reminders are days ahead.
-    async fn confirmations(&self) -> Vec<String> {
+    pub(super) async fn confirmations(&self) -> Vec<String> {
         self.intents().await.into_iter().filter(|it| it.starts_with("confirmation")).collect()
     }
 
@@ -29,6 +29,11 @@ impl Post {
         let past = "update notification_intents set lease_until = clock_timestamp() - interval '1 second'
           where state in ('LEASED', 'SENT')";
         self.trial.change(past).await;
+    }
+
+    /// Another notifier, whose breakers know of nothing yet.
+    pub(super) async fn settle_anew(&self) {
+        settle(&notifier(&self.app, Some(&self.mailbox), Some(&self.gateway))).await;
     }
 
     fn messages_taken(&self) -> BTreeSet<String> {
@@ -62,14 +67,9 @@ async fn a_temporary_no_is_tried_eight_times_and_holds_up_nobody() {
 #[tokio::test]
 async fn a_permanent_no_is_final() {
     let post = Post::new("email").await;
-    for (n, (stage, no)) in [
-        (Stage::Mail, "550 not from you"),
-        (Stage::Rcpt, "550 no such user"),
-        (Stage::Data, "554 no"),
-        (Stage::Message, "554 spam"),
-    ]
-    .into_iter()
-    .enumerate()
+    for (n, (stage, no)) in [(Stage::Rcpt, "550 no such user"), (Stage::Data, "554 no"), (Stage::Message, "554 spam")]
+        .into_iter()
+        .enumerate()
     {
         post.mailbox.next(1, stage, Act::Say(no));
         post.book(Visit { slot: n * 2, patient: n, ..Visit::default() }).await;
@@ -82,8 +82,8 @@ async fn a_permanent_no_is_final() {
     post.later(SignedDuration::from_hours(2));
     post.settle().await;
     let state = |reason: &str| format!("confirmation 1 REJECTED {reason} 1");
-    assert_eq!(post.confirmations().await, ["http_422", "smtp_550", "smtp_550", "smtp_554", "smtp_554"].map(state));
-    assert_eq!(post.tasks().await.len(), 5);
+    assert_eq!(post.confirmations().await, ["http_422", "smtp_550", "smtp_554", "smtp_554"].map(state));
+    assert_eq!(post.tasks().await.len(), 4);
     assert!(post.mailbox.taken().is_empty() && post.gateway.taken().is_empty());
     post.end().await;
 }
@@ -203,6 +203,20 @@ async fn a_receiver_that_says_when_is_heard() {
     }
     assert_eq!(post.confirmations().await, ["confirmation 1 COMPLETED - 2"], "a 503 is no try of the message's own");
     post.end().await;
+
+    // What is said of one message keeps back no other, and that one for no longer than an hour.
+    for no in [408, 409, 425] {
+        let post = Post::new("sms").await;
+        post.gateway.next(Instead::Says(no, Some(86_400)));
+        post.book(Visit::default()).await;
+        post.settle().await;
+        let after_it = post.count(after).await;
+        assert!((3600..=3630).contains(&after_it), "{after_it} s");
+        post.book(Visit { slot: 4, ..Visit::default() }).await;
+        post.settle().await;
+        assert_eq!(post.gateway.taken().len(), 1, "{no}");
+        post.end().await;
+    }
 }
 
 #[tokio::test]
@@ -215,34 +229,29 @@ async fn what_is_not_known_is_asked_again_where_the_receiver_knows_our_id() {
     assert_eq!(post.confirmations().await, ["confirmation 1 PENDING outcome_unknown 1"]);
     // Whatever the patient prefers by now: it stays with the receiver that may have taken it.
     post.trial.change("update patients set preferred_channel = 'email'").await;
-    for _ in 0..3 {
-        sleep(Duration::from_millis(1100)).await;
-        post.later(SignedDuration::from_mins(2));
-        post.settle().await;
+    for _ in 0..2 {
+        post.later(SignedDuration::from_mins(8));
+        post.settle_anew().await;
     }
     let asked = post.gateway.asked();
     assert_eq!((asked.len(), post.gateway.taken().len(), post.mailbox.taken().len()), (3, 1, 0));
     assert!(asked.iter().all(|it| it.key == asked[0].key));
-    assert_eq!(post.confirmations().await, ["confirmation 1 COMPLETED - 3"]);
+    assert_eq!(post.confirmations().await, ["confirmation 1 COMPLETED - 2"]);
     // Never answered for: not confirmed, a task.
     post.trial.change("update patients set preferred_channel = 'sms'").await;
-    for _ in 0..8 {
-        post.gateway.next(Instead::TakesAndFails);
-    }
+    post.gateway.next(Instead::TakesAndIsSilent);
     post.say(reschedule(id, 9)).await;
-    for _ in 0..8 {
-        post.settle().await;
-        post.later(SignedDuration::from_hours(1));
-    }
+    post.trial.change("update notification_intents set attempts = 7 where kind = 'change'").await;
+    post.settle_anew().await;
     assert_eq!(post.intents().await[2], "change 2 UNKNOWN outcome_unknown 8");
     assert_eq!(post.tasks().await, ["notification_not_confirmed outcome_unknown"]);
     // Asked again, and overtaken: nobody wants to know any more.
     post.gateway.next(Instead::TakesAndFails);
     post.say(reschedule(id, 10)).await;
-    post.settle().await;
+    post.settle_anew().await;
     post.say(step(id, "cancel")).await;
     post.later(SignedDuration::from_hours(1));
-    post.settle().await;
+    post.settle_anew().await;
     assert_eq!(
         post.count(
             "select count(*) from notification_intents where state = 'SUPERSEDED' and reason_code = 'outcome_unknown'"
@@ -318,5 +327,21 @@ async fn without_a_sender_it_waits_and_says_why() {
     post.settle().await;
     let let_go = post.confirmations().await.into_iter().filter(|it| it.contains("SUPPRESSED overdue")).count();
     assert_eq!((let_go, post.tasks().await), (2, vec!["notification_not_delivered overdue".to_owned()]));
+    post.end().await;
+}
+
+#[tokio::test]
+async fn a_no_to_what_may_have_been_taken_is_not_confirmed() {
+    let post = Post::new("sms").await;
+    post.gateway.next(Instead::TakesAndIsSilent);
+    post.gateway.next(Instead::Says(422, None));
+    post.book(Visit::default()).await;
+    post.settle().await;
+    assert_eq!(post.confirmations().await, ["confirmation 1 PENDING outcome_unknown 1"]);
+    post.later(SignedDuration::from_mins(2));
+    post.settle_anew().await;
+    assert_eq!(post.gateway.taken().len(), 1, "the patient has it");
+    assert_eq!(post.confirmations().await, ["confirmation 1 UNKNOWN http_422 2"]);
+    assert_eq!(post.tasks().await, ["notification_not_confirmed http_422"]);
     post.end().await;
 }

@@ -67,6 +67,8 @@ pub struct Attempt {
     pub of_round: i32,
     /// When the first of this round was made.
     pub first_at: Timestamp,
+    /// The endpoint's version: what the attempt meets says nothing of any other.
+    pub version: i32,
     /// The endpoint's URL.
     pub url: String,
     /// Its secret, sealed.
@@ -101,6 +103,7 @@ pub async fn claim(
         number: row.attempt,
         of_round: row.of_round,
         first_at: row.first_attempt_at.to_jiff(),
+        version: row.version,
         url: row.url,
         secret: row.secret,
         previous_secret: row.previous_secret,
@@ -127,6 +130,8 @@ pub struct Ended<'a> {
     pub tenant: Uuid,
     /// To which endpoint.
     pub endpoint: Uuid,
+    /// Of which version.
+    pub version: i32,
     /// Of which event.
     pub event: Uuid,
     /// Under which token.
@@ -160,16 +165,14 @@ pub struct Breaker {
 
 /// What became of the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finished {
-    /// It stands.
-    Done,
-    /// It stands, and the endpoint is disabled, for this reason.
-    Disabled(String),
-    /// Its token is gone: nothing was written.
-    Late,
+pub struct Finished {
+    /// How the delivery stands.
+    pub state: DeliveryState,
+    /// Why the endpoint is disabled by it, if it is.
+    pub disabled: Option<String>,
 }
 
-/// Ends an attempt.
+/// Ends an attempt; none where its token is gone, and then nothing was written.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -178,7 +181,7 @@ pub async fn finish(
     ended: &Ended<'_>,
     breaker: Breaker,
     now: Timestamp,
-) -> Result<Finished, StoreError> {
+) -> Result<Option<Finished>, StoreError> {
     let [task, audit, request] = ended.ids;
     let row = sqlx::query_file!(
         "src/store/webhook_finish.sql",
@@ -201,14 +204,14 @@ pub async fn finish(
         request,
         // The service has no credential.
         Uuid::nil(),
+        ended.version,
     )
     .fetch_optional(connection)
     .await?;
-    Ok(match row.map(|row| row.end_of_it) {
-        None => Finished::Late,
-        Some(None) => Finished::Done,
-        Some(Some(reason)) => Finished::Disabled(reason),
-    })
+    Ok(row.map(|row| Finished {
+        state: DeliveryState::parse(&row.state).unwrap_or(ended.state),
+        disabled: row.end_of_it,
+    }))
 }
 
 /// Takes attempts back whose lease is up; says how many.

@@ -20,7 +20,7 @@ use crate::domain::webhook::{DeliveryState, secret_belongs_to};
 use crate::hint::Hint;
 use crate::outbound::{Answer, Client, Failure};
 use crate::sealed::Shut;
-use crate::store::deliveries::{self, Attempt, Breaker, Ended, Finished, Reach};
+use crate::store::deliveries::{self, Attempt, Breaker, Ended, Reach};
 use crate::worker::{Did, Worker};
 
 /// Attempts at once in a process.
@@ -182,6 +182,7 @@ impl Sender {
         let ended = &Ended {
             tenant: event.tenant_id,
             endpoint: attempt.endpoint,
+            version: attempt.version,
             event: event.id,
             token,
             outcome: outcome.word,
@@ -198,17 +199,25 @@ impl Sender {
             .insist(deadline, &app.ids, |connection| deliveries::finish(connection, ended, BREAKER, now).scope_boxed())
             .await;
         let (endpoint, attempt) = (attempt.endpoint, attempt.number);
-        match finish {
-            Ok(Finished::Done) => {}
-            Ok(Finished::Disabled(reason)) => {
-                tracing::warn!(%endpoint, reason, "a webhook endpoint is disabled");
-                metrics::counter!("oncebook_webhook_disabled_total", "reason" => reason).increment(1);
+        let state = match finish {
+            Ok(Some(finished)) => {
+                if let Some(reason) = finished.disabled {
+                    tracing::warn!(%endpoint, reason, "a webhook endpoint is disabled");
+                    metrics::counter!("oncebook_webhook_disabled_total", "reason" => reason).increment(1);
+                }
+                finished.state
             }
             // Perhaps by the very statement whose answer was lost.
-            Ok(Finished::Late) => tracing::warn!(%endpoint, event = %event.id, attempt, "late: another has it"),
+            Ok(None) => {
+                tracing::warn!(%endpoint, event = %event.id, attempt, "late: another has it");
+                state
+            }
             // Its lease ends, and it is sent again.
-            Err(error) => tracing::warn!(%endpoint, event = %event.id, attempt, %error, "its end is not written down"),
-        }
+            Err(error) => {
+                tracing::warn!(%endpoint, event = %event.id, attempt, %error, "its end is not written down");
+                state
+            }
+        };
         if state != DeliveryState::Pending {
             metrics::counter!("oncebook_webhook_deliveries_total", "state" => state.as_str()).increment(1);
         }

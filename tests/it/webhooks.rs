@@ -10,6 +10,7 @@ use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
 use crate::client::{Call, Desk, Heard};
 
 mod admin;
+mod changed;
 mod crash;
 mod failing;
 mod guard;

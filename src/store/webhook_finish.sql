@@ -42,7 +42,8 @@ health as (
       failing_since = case when $5 = 'delivered' then null else coalesce(w.failing_since, $10) end,
       last_success_at = case when $5 = 'delivered' then $10 else e.last_success_at end,
       paused_until = case
-        when $5 = 'delivered' then null
+        -- Asked to be left alone, it is, whatever else it says meanwhile.
+        when $5 = 'delivered' then case when w.paused_until > clock_timestamp() then w.paused_until end
         else greatest(w.paused_until, clock_timestamp() + $11::interval,
           -- From the threshold on it doubles, from five seconds to the longest.
           case when w.failures + 1 >= $12::int then

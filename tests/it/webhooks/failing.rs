@@ -143,6 +143,33 @@ async fn a_receiver_that_says_when_is_left_alone_until_then() {
 }
 
 #[tokio::test]
+async fn one_that_asked_to_be_left_alone_is_left_alone_though_another_attempt_succeeds() {
+    let trial = service().await;
+    let told = Arc::new(Notify::new());
+    let waits = Arc::clone(&told);
+    let receiver = Receiver::that(move |_, before| match before {
+        0 => Say::Wait(Arc::clone(&waits)),
+        _ => Say::Status(429, "Retry-After: 3000\r\n".to_owned()),
+    })
+    .await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let first = book(&trial, 0).await;
+    eventually("the first is at work", async || receiver.received().len() == 1).await;
+    let second = book(&trial, 2).await;
+    eventually("the second failed", async || failed(&trial, endpoint, second, 1).await).await;
+    let paused = show(&trial, endpoint).await["paused_until"].clone();
+    told.notify_one();
+    eventually("the first is delivered", async || state(&trial, endpoint, first, 1).await == "DELIVERED").await;
+    let shown = show(&trial, endpoint).await;
+    assert!(paused.is_string() && shown["failing_since"].is_null(), "{shown}");
+    assert_eq!(shown["paused_until"], paused);
+    book(&trial, 4).await;
+    sleep(Duration::from_millis(1500)).await;
+    assert_eq!(receiver.received().len(), 2, "nothing else is sent there meanwhile");
+    trial.end().await;
+}
+
+#[tokio::test]
 async fn only_2xx_is_a_success_and_nobody_is_sent_elsewhere() {
     let trial = service().await;
     let elsewhere = Receiver::new().await;

@@ -82,7 +82,7 @@ create index webhook_deliveries_by_time on webhook_deliveries (tenant_id, endpoi
 create index webhook_deliveries_ended on webhook_deliveries (ended_at) where ended_at is not null;
 comment on table webhook_deliveries is 'One event for one endpoint: the only queue of webhooks, written in the inbox row''s transaction. It keeps the event (ids and times only), so retries and redeliveries hang on no log''s retention.';
 comment on column webhook_deliveries.state is 'SENT is committed before the first byte leaves. One that ends in SENT is sent again: the receiver knows it by its webhook-id.';
-comment on column webhook_deliveries.redelivery is 'Asked for by an administrator. It waits for no other event of its subject, and none for it.';
+comment on column webhook_deliveries.redelivery is 'Asked for by an administrator after it had ended. It waits for no other event of its subject, and none for it.';
 comment on column webhook_deliveries.attempts is 'Begun so far, redeliveries included. Waiting behind another event, or for the breaker, is none.';
 comment on column webhook_deliveries.attempts_before is 'Those of earlier rounds: a redelivery begins anew with the pauses.';
 comment on column webhook_deliveries.first_attempt_at is 'Of this round: a day later it is given up.';

@@ -167,7 +167,7 @@ pub async fn create(
 }
 
 /// Replaces what is set of a webhook endpoint. Whatever had failed is forgotten: it begins anew. Where it is inactive
-/// nothing is queued for it, and what waits is cancelled.
+/// nothing is queued for it, and what waits is cancelled; so is what waits of clinics or types that it is no longer for.
 #[utoipa::path(put, path = "/v1/webhook-endpoints/{id}", operation_id = "put_webhook_endpoint", tag = "Webhooks", params(("id" = Uuid, Path)), request_body = EndpointFields, responses((status = 200, body = EndpointView)))]
 pub async fn put(State(app): State<Arc<App>>, change: Change<EndpointFields>, Ids([id]): Ids<1>) -> Answered {
     let endpoint = change.body.endpoint(id)?;

@@ -222,7 +222,7 @@ pub async fn rescue(connection: &mut PgConnection, most: i64) -> Result<i64, Sto
     Ok(sqlx::query_file_scalar!("src/store/webhook_rescue.sql", most).fetch_one(connection).await?)
 }
 
-/// Cancels what waits for endpoints that are not in use; says how many.
+/// Cancels what waits for endpoints that are not in use, or no longer for it; says how many.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -295,21 +295,23 @@ pub async fn standing(connection: &mut PgConnection) -> Result<Standing, StoreEr
 
 /// Which of an endpoint's deliveries are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// Those queued before this one.
     pub before: Option<(Timestamp, Uuid)>,
     /// Those that stand like this.
     pub state: Option<DeliveryState>,
+    /// Those of these clinics.
+    pub clinics: Option<&'a [Uuid]>,
 }
 
-/// An endpoint's deliveries, the latest first.
+/// An endpoint's deliveries of these clinics, or of all, the latest first.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn list(
     connection: &mut PgConnection,
     (tenant, endpoint): (Uuid, Uuid),
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     rows: i64,
 ) -> Result<Vec<DeliveryView>, StoreError> {
     let (queued_at, event) = wanted.before.unzip();
@@ -321,6 +323,7 @@ pub async fn list(
         event,
         wanted.state.map(DeliveryState::as_str),
         rows,
+        wanted.clinics,
     )
     .fetch_all(connection)
     .await?;

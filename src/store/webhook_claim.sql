@@ -12,7 +12,7 @@ with recursive waiting as (
     order by d.endpoint_id limit 1) as n
 ),
 ready as materialized (
-  select e.tenant_id, e.id, e.version, e.url, e.secret, case when e.previous_secret_until > $6::timestamptz then e.previous_secret end as previous_secret,
+  select e.tenant_id, e.id, e.version, e.clinic_ids, e.event_types, e.url, e.secret, case when e.previous_secret_until > $6::timestamptz then e.previous_secret end as previous_secret,
          case when e.failures >= $5::int then 1 else $4::bigint end
            - (select count(*) from webhook_deliveries s where s.endpoint_id = e.id and s.state = 'SENT') as free
   from waiting w
@@ -28,6 +28,8 @@ due as materialized (
       select d.tenant_id, d.endpoint_id, d.event_id, d.next_attempt_at
       from webhook_deliveries d
       where d.endpoint_id = r.id and d.state = 'PENDING' and d.next_attempt_at <= clock_timestamp()
+        -- What it is no longer for waits to be cancelled.
+        and (r.clinic_ids is null or d.clinic_id = any(r.clinic_ids)) and (r.event_types is null or d.type = any(r.event_types))
         and (d.redelivery or not exists (
           select from webhook_deliveries o
           where o.subject_id = d.subject_id and o.endpoint_id = d.endpoint_id and o.sequence < d.sequence

@@ -11,7 +11,7 @@ use crate::app::{Setup, Trial, eventually};
 use crate::client::{Call, Desk};
 
 /// An API key of an administrator who is confined to a clinic.
-async fn confined(trial: &Trial, clinic: uuid::Uuid) -> Desk {
+pub(super) async fn confined(trial: &Trial, clinic: uuid::Uuid) -> Desk {
     let body = json!({ "name": "local", "subject": "person:local", "roles": ["CLINIC_ADMIN"], "clinic_ids": [clinic] });
     let made = admin(trial).say(&Call::post("/v1/credentials", body)).await.expect(201, "").json();
     trial.desk_of(made["api_key"].as_str().expect("a key"))

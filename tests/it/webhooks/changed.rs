@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
+use oncebook::config::Role;
+use oncebook::webhook::keep::Keeper;
+use oncebook::worker::{Did, Worker};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
+use super::admin::confined;
+use super::failing::deliverer;
 use super::receiver::{Receiver, Say};
-use super::{admin, book, deliveries, endpoint, service, show, state, time_passes};
-use crate::app::{Trial, eventually};
+use super::{admin, book, deliveries, endpoint, redeliver, service, show, state, time_passes};
+use crate::app::{Setup, Trial, eventually, step};
 use crate::client::Call;
 
 #[tokio::test]
@@ -36,6 +42,73 @@ async fn what_the_old_url_says_last_is_not_held_against_the_new_one() {
         let path = format!("/v1/webhook-endpoints/{endpoint}");
         admin(&trial).say(&Call::delete(path)).await.expect(204, "");
     }
+    trial.end().await;
+}
+
+/// As if the visit's events had happened in the other clinic.
+async fn elsewhere(trial: &Trial, visit: uuid::Uuid) {
+    let clinic = trial.demo.other_clinic_id;
+    let there = format!("update webhook_deliveries set clinic_id = '{clinic}' where subject_id = '{visit}'");
+    trial.change(&there).await;
+}
+
+#[tokio::test]
+async fn who_is_confined_sees_and_sends_again_what_is_of_their_clinics_whatever_the_endpoint_is_for_by_now() {
+    let trial = service().await;
+    let receiver = Receiver::new().await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let (here, there) = (book(&trial, 0).await, book(&trial, 2).await);
+    for id in [here, there] {
+        eventually("it is delivered", async || state(&trial, endpoint, id, 1).await == "DELIVERED").await;
+    }
+    elsewhere(&trial, there).await;
+    put(&trial, endpoint, json!({ "url": receiver.url(), "clinic_ids": [trial.demo.clinic_id] })).await;
+    let local = confined(&trial, trial.demo.clinic_id).await;
+    let path = format!("/v1/webhook-endpoints/{endpoint}/deliveries");
+    let seen = local.say(&Call::get(&path)).await.expect(200, "").json()["items"].clone();
+    assert_eq!(seen.as_array().map(Vec::len), Some(1), "{seen}");
+    assert_eq!(seen[0]["subject"], format!("appointment/{here}"));
+    let all = deliveries(&trial, endpoint).await;
+    assert_eq!(all.len(), 2);
+    let event = |of: uuid::Uuid| {
+        let it = all.iter().find(|it| it["subject"] == format!("appointment/{of}")).expect("one");
+        it["event_id"].as_str().expect("an id").to_owned()
+    };
+    let again = |of| Call::post(format!("{path}/{}/redeliver", event(of)), Value::Null);
+    local.say(&again(there)).await.expect(404, "not_found");
+    local.say(&again(here)).await.expect(202, "");
+    // Whoever may see it: it is not sent to an endpoint that is no longer for it.
+    redeliver(&trial, endpoint, &event(there)).await.expect(409, "transition_not_allowed");
+    eventually("it is sent again", async || receiver.received().len() == 3).await;
+    assert_eq!(receiver.received()[2].subject(), format!("appointment/{here}"));
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_and_is_no_longer_wanted_is_not_sent_and_is_cancelled() {
+    let mut trial = Trial::new().await;
+    let app = trial.serve(Setup { roles: &[Role::Api, Role::Relay, Role::Consumers], ..trial.setup() }).await;
+    let receiver = Receiver::new().await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let (here, there) = (book(&trial, 0).await, book(&trial, 2).await);
+    trial.desk().say(&step(here, "cancel")).await.expect(200, "");
+    eventually("all is queued", async || deliveries(&trial, endpoint).await.len() == 3).await;
+    elsewhere(&trial, there).await;
+    let clinics = [trial.demo.clinic_id];
+    let wants = json!({ "url": receiver.url(), "clinic_ids": clinics, "event_types": ["appointment.booked"] });
+    put(&trial, endpoint, wants).await;
+    let tasks = TaskTracker::new();
+    let deliverer = deliverer(&app, &tasks);
+    assert_eq!(deliverer.step().await, Ok(Did::Work));
+    eventually("one is delivered", async || state(&trial, endpoint, here, 1).await == "DELIVERED").await;
+    assert_eq!(deliverer.step().await, Ok(Did::Nothing), "the others are not taken up");
+    Keeper(Arc::clone(&app)).step().await.expect("a step");
+    for delivery in deliveries(&trial, endpoint).await.iter().filter(|it| it["state"] != "DELIVERED") {
+        assert_eq!((&delivery["state"], &delivery["reason"]), (&"CANCELLED".into(), &"unwanted".into()));
+    }
+    assert_eq!(receiver.received().len(), 1);
+    tasks.close();
+    tasks.wait().await;
     trial.end().await;
 }
 

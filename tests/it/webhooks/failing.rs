@@ -283,7 +283,7 @@ async fn a_dead_endpoint_pauses_uses_up_few_attempts_and_slows_nobody() {
 }
 
 /// A worker of its own, in this process.
-fn deliverer(app: &Arc<App>, tasks: &TaskTracker) -> Deliverer {
+pub(super) fn deliverer(app: &Arc<App>, tasks: &TaskTracker) -> Deliverer {
     Deliverer::new(Arc::clone(app), Client::new(app.guard.clone()).expect("a client"), tasks.clone())
 }
 

@@ -11,8 +11,10 @@ with gate as materialized (
 ),
 written as (
   update webhook_deliveries d
-  set state = 'PENDING', redelivery = true, next_attempt_at = clock_timestamp(), first_attempt_at = null,
-      attempts_before = d.attempts, reason = null, ended_at = null
+  set state = 'PENDING', redelivery = d.redelivery or d.ended_at is not null, next_attempt_at = clock_timestamp(),
+      first_attempt_at = case when d.ended_at is null then d.first_attempt_at end,
+      attempts_before = case when d.ended_at is null then d.attempts_before else d.attempts end,
+      reason = case when d.ended_at is null then d.reason end, ended_at = null
   from gate, webhook_endpoints e
   where gate.who = 'owner' and d.tenant_id = $1::uuid and d.endpoint_id = $19::uuid and d.event_id = $20::uuid and d.state <> 'SENT'
     and e.tenant_id = d.tenant_id and e.id = d.endpoint_id and e.active

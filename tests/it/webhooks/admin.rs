@@ -223,3 +223,17 @@ async fn without_a_key_to_seal_with_no_endpoint_is_made() {
     assert!(told.contains("ONCEBOOK_ENCRYPTION_KEY") && !told.contains("hunter2"), "{told}");
     trial.end().await;
 }
+
+#[tokio::test]
+async fn the_scope_of_the_groups_keys_is_no_clinic() {
+    let mut trial = Trial::new().await;
+    trial.serve(Setup { roles: &[Role::Api], ..trial.setup() }).await;
+    let body = json!({ "name": "Nowhere", "time_zone": "UTC", "slot_minutes": 15 });
+    let nil = Call::put(format!("/v1/clinics/{}", uuid::Uuid::nil()), body.clone());
+    let refused = admin(&trial).say(&nil).await.expect(400, "malformed_request").json();
+    assert_eq!(refused["errors"][0]["pointer"], "path");
+    // It is the id alone that is refused.
+    let other = Call::put(format!("/v1/clinics/{}", uuid::Uuid::from_u128(1)), body);
+    admin(&trial).say(&other).await.expect(201, "");
+    trial.end().await;
+}

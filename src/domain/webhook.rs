@@ -149,7 +149,8 @@ pub struct DeliveryView {
     pub sequence: i32,
     /// Where it stands.
     pub state: DeliveryState,
-    /// Why it is not delivered: the outcome of the last attempt, or why it was cancelled: `inactive`, `gone`, `failing`,
+    /// Why it is not delivered: the outcome of the last attempt; `secret_unreadable` (a process of the service had no key for
+    /// its endpoint's secret, and left it to another: no attempt); or why it was cancelled: `inactive`, `gone`, `failing`,
     /// `deleted`, or `unwanted` (its endpoint is for other clinics or types by now). Null where there is nothing to say.
     #[schema(required, example = "timeout")]
     pub reason: Option<String>,
@@ -178,7 +179,7 @@ pub struct AttemptView {
     pub started_at: Timestamp,
     /// `delivered`, or what went wrong: `status` (an answer that is no 2xx), `redirect` (a 3xx, which is not followed), `gone`
     /// (410), `timeout`, `connect`, `dns`, `tls`, `protocol` (no whole answer), `address_refused` (no public address),
-    /// `url_refused`, `secret_unreadable`; `unknown` (the process ended in the middle of it: sent again). Null while it is
+    /// `url_refused`; `unknown` (the process ended in the middle of it: sent again). Null while it is
     /// at work.
     #[schema(required, example = "delivered")]
     pub outcome: Option<String>,

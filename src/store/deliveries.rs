@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::log::interval;
+use super::watch::Waiting;
 use crate::domain::event::{Event, Logged};
 use crate::domain::webhook::{AttemptView, DeliveryState, DeliveryView};
 
@@ -214,6 +215,22 @@ pub async fn finish(
     }))
 }
 
+/// Gives an attempt back that this process cannot make, to be made after so long; says whether the token still stood.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn hand_back(
+    connection: &mut PgConnection,
+    attempt: &Attempt,
+    token: Uuid,
+    pause: Duration,
+) -> Result<bool, StoreError> {
+    let (tenant, endpoint, event) = (attempt.event.tenant_id, attempt.endpoint, attempt.event.id);
+    let statement =
+        sqlx::query_file_scalar!("src/store/webhook_hand_back.sql", tenant, endpoint, event, token, interval(pause));
+    Ok(statement.fetch_one(connection).await? > 0)
+}
+
 /// Takes attempts back whose lease is up; says how many.
 ///
 /// # Errors
@@ -259,38 +276,37 @@ pub async fn purge(connection: &mut PgConnection, before: Timestamp, most: i64) 
     Ok(purged.rows_affected())
 }
 
-/// How the queue stands.
+/// How the endpoints stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// Since when the delivery that waits longest has been due, at an endpoint that nothing keeps from it.
-    pub oldest_due: Option<Timestamp>,
     /// Endpoints the service has disabled and nobody has switched on again.
     pub disabled: i64,
     /// Endpoints that are left alone for now.
     pub paused: i64,
 }
 
-/// Looks how the queue stands.
+/// Looks how the endpoints stand.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn standing(connection: &mut PgConnection) -> Result<Standing, StoreError> {
-    let row = sqlx::query!(
-        r#"select count(*) filter (where e.disabled_reason is not null) as "disabled!",
-             count(*) filter (where e.active and e.paused_until > clock_timestamp()) as "paused!",
-             min(due.next_attempt_at) filter (where e.active and (e.paused_until is null or e.paused_until <= clock_timestamp()))
-               as oldest_due
-           from webhook_endpoints e
-           left join lateral (
-             select d.next_attempt_at from webhook_deliveries d
-             where d.endpoint_id = e.id and d.state = 'PENDING' and d.next_attempt_at <= clock_timestamp()
-             order by d.next_attempt_at limit 1) as due on true
-           where e.deleted_at is null"#
-    )
-    .fetch_one(connection)
-    .await?;
-    let oldest_due = row.oldest_due.map(SqlTime::to_jiff);
-    Ok(Standing { oldest_due, disabled: row.disabled, paused: row.paused })
+    let standing = sqlx::query_as!(
+        Standing,
+        r#"select count(*) filter (where disabled_reason is not null) as "disabled!",
+             count(*) filter (where active and paused_until > clock_timestamp()) as "paused!"
+           from webhook_endpoints where deleted_at is null"#
+    );
+    Ok(standing.fetch_one(connection).await?)
+}
+
+/// What is due, and nothing but the service keeps it from being sent: its endpoint is in use, not left alone and has room, and
+/// no earlier event of its subject is on the way. Up to a hundred of each endpoint.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn due(connection: &mut PgConnection, of_one: i64, doubtful_from: i32) -> Result<Waiting, StoreError> {
+    let row = sqlx::query_file!("src/store/webhook_due.sql", of_one, doubtful_from).fetch_one(connection).await?;
+    Ok(Waiting { items: row.items.unsigned_abs(), oldest: row.oldest.map(SqlTime::to_jiff) })
 }
 
 /// Which of an endpoint's deliveries are wanted.

@@ -14,8 +14,10 @@ mod changed;
 mod crash;
 mod failing;
 mod guard;
+mod keys;
 mod receiver;
 mod signed;
+mod watched;
 
 use receiver::Receiver;
 

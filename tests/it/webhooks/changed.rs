@@ -119,5 +119,51 @@ async fn put(trial: &Trial, endpoint: uuid::Uuid, body: Value) {
 
 /// Whether the first attempt at the one delivery there is has ended.
 async fn ended(trial: &Trial, endpoint: uuid::Uuid) -> bool {
-    deliveries(trial, endpoint).await[0]["attempts"][0]["outcome"].is_string()
+    deliveries(trial, endpoint).await.first().is_some_and(|it| it["attempts"][0]["outcome"].is_string())
+}
+
+#[tokio::test]
+async fn if_match_is_heeded_by_every_change_and_a_read_tells_what_changed_without_a_version() {
+    let trial = service().await;
+    let receiver = Receiver::that(|_, _| Say::Status(500, String::new())).await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let path = format!("/v1/webhook-endpoints/{endpoint}");
+    let read = || {
+        let (url, key) = (format!("{}{path}", trial.services()[0].base), &trial.demo.api_keys.admin);
+        reqwest::Client::new().get(url).bearer_auth(key).header("if-none-match", "\"1\"").send()
+    };
+    assert_eq!(read().await.expect("an answer").status(), 200);
+    book(&trial, 0).await;
+    eventually("it failed", async || ended(&trial, endpoint).await).await;
+    let answer = read().await.expect("an answer");
+    assert_eq!((answer.status().as_u16(), answer.headers()["etag"].as_bytes()), (200, b"\"1\"".as_slice()));
+    let told: Value = answer.json().await.expect("JSON");
+    assert!(told["failing_since"].is_string() && told["version"] == 1, "{told}");
+
+    let rotate = || Call::post(format!("{path}/rotate-secret"), json!({}));
+    let secret = async || admin(&trial).say(&Call::get(format!("{path}/secret"))).await.json()["secret"].clone();
+    let first = secret().await;
+    admin(&trial).say(&rotate().if_match(2)).await.expect(412, "version_mismatch");
+    assert_eq!(secret().await, first);
+    let second = admin(&trial).say(&rotate().if_match(1)).await.expect(200, "").json()["secret"].clone();
+    assert!(second != first && secret().await == second);
+    let third = admin(&trial).say(&rotate()).await.expect(200, "").json()["secret"].clone();
+    assert!(third != second && secret().await == third, "it is optional");
+    admin(&trial).say(&Call::delete(&path).if_match(2)).await.expect(412, "version_mismatch");
+    // The same content is no change: what failed stays known. Other content is.
+    put(&trial, endpoint, json!({ "url": receiver.url() })).await;
+    let shown = show(&trial, endpoint).await;
+    assert!(shown["version"] == 1 && shown["failing_since"].is_string(), "{shown}");
+    trial
+        .change(
+            "update webhook_deliveries set next_attempt_at = next_attempt_at + interval '1 h' where state = 'PENDING'",
+        )
+        .await;
+    put(&trial, endpoint, json!({ "url": receiver.url(), "description": "Screen" })).await;
+    let shown = show(&trial, endpoint).await;
+    assert!(shown["version"] == 2 && shown["failing_since"].is_null(), "{shown}");
+    admin(&trial).say(&Call::delete(&path).if_match(1)).await.expect(412, "version_mismatch");
+    admin(&trial).say(&Call::delete(&path).if_match(2)).await.expect(204, "");
+    admin(&trial).say(&Call::get(&path)).await.expect(404, "not_found");
+    trial.end().await;
 }

@@ -15,6 +15,7 @@ mod crash;
 mod failing;
 mod guard;
 mod keys;
+mod plans;
 mod receiver;
 mod signed;
 mod watched;

@@ -78,11 +78,14 @@ create index webhook_deliveries_due on webhook_deliveries (endpoint_id, next_att
 create index webhook_deliveries_sent on webhook_deliveries (endpoint_id) where state = 'SENT';
 create index webhook_deliveries_leases on webhook_deliveries (lease_until) where state = 'SENT';
 create index webhook_deliveries_open on webhook_deliveries (subject_id, endpoint_id, sequence) where state in ('PENDING', 'SENT') and not redelivery;
-create index webhook_deliveries_by_time on webhook_deliveries (tenant_id, endpoint_id, queued_at, event_id);
+-- For lists alone, by expressions that only those use: with plain columns a plan made early would take one of these for a way to one
+-- delivery, by all of its endpoint's.
+create index webhook_deliveries_by_time on webhook_deliveries ((array[tenant_id, endpoint_id]), queued_at, event_id);
+create index webhook_deliveries_undelivered on webhook_deliveries ((array[endpoint_id, tenant_id]), queued_at, event_id) where state <> 'DELIVERED';
 create index webhook_deliveries_ended on webhook_deliveries (ended_at) where ended_at is not null;
 comment on table webhook_deliveries is 'One event for one endpoint: the only queue of webhooks, written in the inbox row''s transaction. It keeps the event (ids and times only), so retries and redeliveries hang on no log''s retention.';
 comment on column webhook_deliveries.state is 'SENT is committed before the first byte leaves. One that ends in SENT is sent again: the receiver knows it by its webhook-id.';
-comment on column webhook_deliveries.redelivery is 'Asked for by an administrator. It waits for no other event of its subject, and none for it.';
+comment on column webhook_deliveries.redelivery is 'Asked for by an administrator after it had ended. It waits for no other event of its subject, and none for it.';
 comment on column webhook_deliveries.attempts is 'Begun so far, redeliveries included. Waiting behind another event, or for the breaker, is none.';
 comment on column webhook_deliveries.attempts_before is 'Those of earlier rounds: a redelivery begins anew with the pauses.';
 comment on column webhook_deliveries.first_attempt_at is 'Of this round: a day later it is given up.';

@@ -108,8 +108,11 @@ fn describe_events() {
     metrics::describe_histogram!("oncebook_webhook_attempt_seconds", "Time an attempt took.");
     metrics::describe_histogram!("oncebook_webhook_wait_seconds", "Time from a commit to its event's delivery.");
     metrics::describe_counter!("oncebook_webhook_rescued_total", "Attempts taken back since their lease was up.");
+    metrics::describe_counter!(
+        "oncebook_webhook_secrets_unreadable_total",
+        "Webhook secrets that no key of this process opened."
+    );
     metrics::describe_counter!("oncebook_webhook_disabled_total", "Endpoints this process disabled, by reason.");
-    metrics::describe_gauge!("oncebook_webhook_oldest_due_seconds", "For how long the oldest due delivery has waited.");
     metrics::describe_gauge!("oncebook_webhook_endpoints_disabled", "Endpoints the service has disabled.");
     metrics::describe_gauge!("oncebook_webhook_endpoints_paused", "Endpoints that are left alone for now.");
     metrics::describe_gauge!("oncebook_database_connections", "Open connections to Postgres.");

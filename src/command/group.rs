@@ -140,8 +140,11 @@ impl GroupCommand {
                 let headers = StoredHeaders { content_type, etag: Some(reply::etag(view.version)), location };
                 done(Reply { status: 201, headers, body: reply::json(&view) })
             }
-            (Self::Redeliver { .. }, Some((_, false))) => not_allowed("The endpoint is not active."),
-            (Self::Redeliver { .. }, Some((state, _))) if state == "SENT" => not_allowed("An attempt is at work."),
+            (Self::Redeliver { .. }, Some(it)) if !it.active => not_allowed("The endpoint is not active."),
+            (Self::Redeliver { .. }, Some(it)) if !it.wanted => {
+                not_allowed("The endpoint is for other clinics or other types of event by now.")
+            }
+            (Self::Redeliver { .. }, Some(it)) if it.state == "SENT" => not_allowed("An attempt is at work."),
             (Self::Redeliver { .. }, _) => {
                 done(Reply { status: 202, headers: StoredHeaders::default(), body: Vec::new() })
             }

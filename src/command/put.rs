@@ -23,6 +23,14 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Holds it against the version of what stands there.
+    ///
+    /// # Errors
+    /// 412 where it does not hold.
+    pub fn check(&self, version: i32) -> Result<(), Problem> {
+        if self.holds(Some(version)) { Ok(()) } else { Err(mismatch(Some(version))) }
+    }
+
     /// Whether a row of that version may be there; none is no row.
     fn holds(&self, version: Option<i32>) -> bool {
         let is = |tags: &IfMatch| version.is_some_and(|version| tags.names(version));

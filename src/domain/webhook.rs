@@ -88,7 +88,7 @@ pub struct EndpointView {
 
 /// Where a delivery stands. `PENDING`: its next attempt is due at `next_attempt_at`. `HELD`: an earlier event of its subject
 /// is not delivered yet. `SENT`: an attempt is at work. `DELIVERED`. `GIVEN_UP`: it failed for a day. `CANCELLED`: its
-/// endpoint was switched off, disabled or deleted before it was delivered.
+/// endpoint was switched off, disabled, deleted or narrowed to others before it was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DeliveryState {
@@ -102,7 +102,7 @@ pub enum DeliveryState {
     Delivered,
     /// Tried for a day, in vain.
     GivenUp,
-    /// Its endpoint is no longer in use.
+    /// Its endpoint is no longer in use, or no longer for it.
     Cancelled,
 }
 
@@ -149,10 +149,12 @@ pub struct DeliveryView {
     pub sequence: i32,
     /// Where it stands.
     pub state: DeliveryState,
-    /// Why it is not delivered: the outcome of the last attempt, or why it was cancelled. Null where there is nothing to say.
+    /// Why it is not delivered: the outcome of the last attempt; `secret_unreadable` (a process of the service had no key for
+    /// its endpoint's secret, and left it to another: no attempt); or why it was cancelled: `inactive`, `gone`, `failing`,
+    /// `deleted`, or `unwanted` (its endpoint is for other clinics or types by now). Null where there is nothing to say.
     #[schema(required, example = "timeout")]
     pub reason: Option<String>,
-    /// Whether an administrator had it sent again.
+    /// Whether an administrator had it sent again after it had ended.
     pub redelivery: bool,
     /// When the next attempt is due, in UTC.
     #[schema(required)]
@@ -177,7 +179,7 @@ pub struct AttemptView {
     pub started_at: Timestamp,
     /// `delivered`, or what went wrong: `status` (an answer that is no 2xx), `redirect` (a 3xx, which is not followed), `gone`
     /// (410), `timeout`, `connect`, `dns`, `tls`, `protocol` (no whole answer), `address_refused` (no public address),
-    /// `url_refused`, `secret_unreadable`; `unknown` (the process ended in the middle of it: sent again). Null while it is
+    /// `url_refused`; `unknown` (the process ended in the middle of it: sent again). Null while it is
     /// at work.
     #[schema(required, example = "delivered")]
     pub outcome: Option<String>,

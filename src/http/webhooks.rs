@@ -22,7 +22,7 @@ use super::guard::SignedIn;
 use super::page::{Cursor, Page, PageParams};
 use super::params::Ids;
 use super::problem::Answered;
-use super::reading::{Reading, with_etag};
+use super::reading::Reading;
 use crate::app::App;
 use crate::command::group::GroupCommand;
 use crate::command::reply::etag;
@@ -166,8 +166,9 @@ pub async fn create(
     execute_of_group(&app, ask.asked, GroupCommand::CreateEndpoint(Box::new(view), sealed)).await
 }
 
-/// Replaces what is set of a webhook endpoint. Whatever had failed is forgotten: it begins anew. Where it is inactive
-/// nothing is queued for it, and what waits is cancelled.
+/// Replaces what is set of a webhook endpoint. With a change whatever had failed is forgotten: it begins anew; sent again, it
+/// changes nothing. Where it is inactive
+/// nothing is queued for it, and what waits is cancelled; so is what waits of clinics or types that it is no longer for.
 #[utoipa::path(put, path = "/v1/webhook-endpoints/{id}", operation_id = "put_webhook_endpoint", tag = "Webhooks", params(("id" = Uuid, Path)), request_body = EndpointFields, responses((status = 200, body = EndpointView)))]
 pub async fn put(State(app): State<Arc<App>>, change: Change<EndpointFields>, Ids([id]): Ids<1>) -> Answered {
     let endpoint = change.body.endpoint(id)?;
@@ -189,19 +190,26 @@ pub async fn list(Reading { app, params, caller, .. }: Reading<0, PageParams>) -
     Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
 
-/// Reads a webhook endpoint. Never with its secret.
-#[utoipa::path(get, path = "/v1/webhook-endpoints/{id}", operation_id = "get_webhook_endpoint", tag = "Webhooks", params(("id" = Uuid, Path)), responses((status = 200, body = EndpointView), (status = 304)))]
-pub async fn get(Reading { app, ids: [id], caller, headers, .. }: Reading<1>) -> Answered {
+/// Reads a webhook endpoint. Never with its secret. How it fares changes without its version, so `If-None-Match` is ignored.
+#[utoipa::path(get, path = "/v1/webhook-endpoints/{id}", operation_id = "get_webhook_endpoint", tag = "Webhooks", params(("id" = Uuid, Path)), responses((status = 200, body = EndpointView)))]
+pub async fn get(Reading { app, ids: [id], caller, .. }: Reading<1>) -> Answered {
     let view = find(&app, &caller, id).await?;
-    Ok(with_etag(view.version, &headers, &view))
+    Ok(([(header::ETAG, etag(view.version))], Json(view)).into_response())
 }
 
-/// Deletes a webhook endpoint. Its secrets are gone at once, and nothing more is sent. Deleted before: 404.
+/// Deletes a webhook endpoint. Its secrets are gone at once, and nothing more is sent. `If-Match` is optional. Deleted
+/// before: 404.
 #[utoipa::path(delete, path = "/v1/webhook-endpoints/{id}", operation_id = "delete_webhook_endpoint", tag = "Webhooks", params(("id" = Uuid, Path)), responses((status = 204)))]
 pub async fn delete(State(app): State<Arc<App>>, change: Change<Nothing>, Ids([id]): Ids<1>) -> Answered {
-    find(&app, &change.asker.caller, id).await?;
     let note = &note(&app, "delete_webhook_endpoint", &change.asker);
-    app.insist(|connection| webhooks::delete(connection, id, note).scope_boxed()).await?;
+    let mut there = Some(find(&app, &change.asker.caller, id).await?);
+    // Changed between the look and the write, it is looked at again; gone by now, perhaps by a write whose answer was lost.
+    while let Some(view) = there {
+        change.condition.check(view.version)?;
+        let at = (id, view.version);
+        let deleted = app.insist(|connection| webhooks::delete(connection, at, note).scope_boxed()).await?;
+        there = if deleted { None } else { look(&app, &change.asker.caller, id).await? };
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -216,16 +224,29 @@ pub struct SecretRotation {
 }
 
 /// Gives a webhook endpoint a new secret. The one it had goes on signing beside it for a while; one from before an earlier
-/// rotation ends at once. Where the answer is lost, read the secret instead of rotating again.
+/// rotation ends at once. Where the answer is lost, read the secret instead of rotating again. `If-Match` is optional;
+/// rotating does not change the version.
 #[utoipa::path(post, path = "/v1/webhook-endpoints/{id}/rotate-secret", operation_id = "rotate_webhook_secret", tag = "Webhooks", params(("id" = Uuid, Path)), request_body = SecretRotation, responses((status = 200, body = SecretView)))]
 pub async fn rotate(State(app): State<Arc<App>>, change: Change<SecretRotation>, Ids([id]): Ids<1>) -> Answered {
-    let Change { asker, body, .. } = change;
-    find(&app, &asker.caller, id).await?;
+    let Change { asker, body, condition } = change;
     let sealed = &seal(&app, asker.caller.tenant_id, id)?;
     let note = &note(&app, "rotate_webhook_secret", &asker);
     let kept = SignedDuration::from_secs(body.keep_old_seconds.map_or(USUALLY_KEPT, |Number(kept)| kept).into());
     let until = note.at.checked_add(kept).ok().filter(|until| *until > note.at);
-    app.insist(|connection| webhooks::rotate(connection, id, sealed, until, note).scope_boxed()).await?;
+    let mut version = 0;
+    loop {
+        let view = find(&app, &asker.caller, id).await?;
+        // At the version it was when that was tried: it has that secret, by a write whose answer was lost.
+        if view.version == version {
+            break;
+        }
+        condition.check(view.version)?;
+        version = view.version;
+        let at = (id, version);
+        if app.insist(|connection| webhooks::rotate(connection, at, sealed, until, note).scope_boxed()).await? {
+            break;
+        }
+    }
     show(&app, asker, id).await
 }
 
@@ -274,8 +295,11 @@ fn not_configured() -> Problem {
 }
 
 async fn find(app: &App, caller: &Caller, id: Uuid) -> Result<EndpointView, Problem> {
-    let found = app.insist(|connection| webhooks::find(connection, caller, id).scope_boxed()).await?;
-    found.ok_or_else(|| Code::NotFound.into())
+    look(app, caller, id).await?.ok_or_else(|| Code::NotFound.into())
+}
+
+async fn look(app: &App, caller: &Caller, id: Uuid) -> Result<Option<EndpointView>, Problem> {
+    app.insist(|connection| webhooks::find(connection, caller, id).scope_boxed()).await
 }
 
 fn note<'a>(app: &App, operation: &'static str, asker: &'a Asker) -> AuditNote<'a> {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use super::log::interval;
+use super::watch::Waiting;
 use crate::domain::event::{Event, Logged};
 use crate::domain::webhook::{AttemptView, DeliveryState, DeliveryView};
 
@@ -67,6 +68,8 @@ pub struct Attempt {
     pub of_round: i32,
     /// When the first of this round was made.
     pub first_at: Timestamp,
+    /// The endpoint's version: what the attempt meets says nothing of any other.
+    pub version: i32,
     /// The endpoint's URL.
     pub url: String,
     /// Its secret, sealed.
@@ -101,6 +104,7 @@ pub async fn claim(
         number: row.attempt,
         of_round: row.of_round,
         first_at: row.first_attempt_at.to_jiff(),
+        version: row.version,
         url: row.url,
         secret: row.secret,
         previous_secret: row.previous_secret,
@@ -127,6 +131,8 @@ pub struct Ended<'a> {
     pub tenant: Uuid,
     /// To which endpoint.
     pub endpoint: Uuid,
+    /// Of which version.
+    pub version: i32,
     /// Of which event.
     pub event: Uuid,
     /// Under which token.
@@ -160,16 +166,14 @@ pub struct Breaker {
 
 /// What became of the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finished {
-    /// It stands.
-    Done,
-    /// It stands, and the endpoint is disabled, for this reason.
-    Disabled(String),
-    /// Its token is gone: nothing was written.
-    Late,
+pub struct Finished {
+    /// How the delivery stands.
+    pub state: DeliveryState,
+    /// Why the endpoint is disabled by it, if it is.
+    pub disabled: Option<String>,
 }
 
-/// Ends an attempt.
+/// Ends an attempt; none where its token is gone, and then nothing was written.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -178,7 +182,7 @@ pub async fn finish(
     ended: &Ended<'_>,
     breaker: Breaker,
     now: Timestamp,
-) -> Result<Finished, StoreError> {
+) -> Result<Option<Finished>, StoreError> {
     let [task, audit, request] = ended.ids;
     let row = sqlx::query_file!(
         "src/store/webhook_finish.sql",
@@ -201,14 +205,30 @@ pub async fn finish(
         request,
         // The service has no credential.
         Uuid::nil(),
+        ended.version,
     )
     .fetch_optional(connection)
     .await?;
-    Ok(match row.map(|row| row.end_of_it) {
-        None => Finished::Late,
-        Some(None) => Finished::Done,
-        Some(Some(reason)) => Finished::Disabled(reason),
-    })
+    Ok(row.map(|row| Finished {
+        state: DeliveryState::parse(&row.state).unwrap_or(ended.state),
+        disabled: row.end_of_it,
+    }))
+}
+
+/// Gives an attempt back that this process cannot make, to be made after so long; says whether the token still stood.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn hand_back(
+    connection: &mut PgConnection,
+    attempt: &Attempt,
+    token: Uuid,
+    pause: Duration,
+) -> Result<bool, StoreError> {
+    let (tenant, endpoint, event) = (attempt.event.tenant_id, attempt.endpoint, attempt.event.id);
+    let statement =
+        sqlx::query_file_scalar!("src/store/webhook_hand_back.sql", tenant, endpoint, event, token, interval(pause));
+    Ok(statement.fetch_one(connection).await? > 0)
 }
 
 /// Takes attempts back whose lease is up; says how many.
@@ -219,7 +239,7 @@ pub async fn rescue(connection: &mut PgConnection, most: i64) -> Result<i64, Sto
     Ok(sqlx::query_file_scalar!("src/store/webhook_rescue.sql", most).fetch_one(connection).await?)
 }
 
-/// Cancels what waits for endpoints that are not in use; says how many.
+/// Cancels what waits for endpoints that are not in use, or no longer for it; says how many.
 ///
 /// # Errors
 /// As [`StoreError`].
@@ -256,57 +276,58 @@ pub async fn purge(connection: &mut PgConnection, before: Timestamp, most: i64) 
     Ok(purged.rows_affected())
 }
 
-/// How the queue stands.
+/// How the endpoints stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// Since when the delivery that waits longest has been due, at an endpoint that nothing keeps from it.
-    pub oldest_due: Option<Timestamp>,
     /// Endpoints the service has disabled and nobody has switched on again.
     pub disabled: i64,
     /// Endpoints that are left alone for now.
     pub paused: i64,
 }
 
-/// Looks how the queue stands.
+/// Looks how the endpoints stand.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn standing(connection: &mut PgConnection) -> Result<Standing, StoreError> {
-    let row = sqlx::query!(
-        r#"select count(*) filter (where e.disabled_reason is not null) as "disabled!",
-             count(*) filter (where e.active and e.paused_until > clock_timestamp()) as "paused!",
-             min(due.next_attempt_at) filter (where e.active and (e.paused_until is null or e.paused_until <= clock_timestamp()))
-               as oldest_due
-           from webhook_endpoints e
-           left join lateral (
-             select d.next_attempt_at from webhook_deliveries d
-             where d.endpoint_id = e.id and d.state = 'PENDING' and d.next_attempt_at <= clock_timestamp()
-             order by d.next_attempt_at limit 1) as due on true
-           where e.deleted_at is null"#
-    )
-    .fetch_one(connection)
-    .await?;
-    let oldest_due = row.oldest_due.map(SqlTime::to_jiff);
-    Ok(Standing { oldest_due, disabled: row.disabled, paused: row.paused })
+    let standing = sqlx::query_as!(
+        Standing,
+        r#"select count(*) filter (where disabled_reason is not null) as "disabled!",
+             count(*) filter (where active and paused_until > clock_timestamp()) as "paused!"
+           from webhook_endpoints where deleted_at is null"#
+    );
+    Ok(standing.fetch_one(connection).await?)
+}
+
+/// What is due, and nothing but the service keeps it from being sent: its endpoint is in use, not left alone and has room, and
+/// no earlier event of its subject is on the way. Up to a hundred of each endpoint.
+///
+/// # Errors
+/// As [`StoreError`].
+pub async fn due(connection: &mut PgConnection, of_one: i64, doubtful_from: i32) -> Result<Waiting, StoreError> {
+    let row = sqlx::query_file!("src/store/webhook_due.sql", of_one, doubtful_from).fetch_one(connection).await?;
+    Ok(Waiting { items: row.items.unsigned_abs(), oldest: row.oldest.map(SqlTime::to_jiff) })
 }
 
 /// Which of an endpoint's deliveries are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// Those queued before this one.
     pub before: Option<(Timestamp, Uuid)>,
     /// Those that stand like this.
     pub state: Option<DeliveryState>,
+    /// Those of these clinics.
+    pub clinics: Option<&'a [Uuid]>,
 }
 
-/// An endpoint's deliveries, the latest first.
+/// An endpoint's deliveries of these clinics, or of all, the latest first.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn list(
     connection: &mut PgConnection,
     (tenant, endpoint): (Uuid, Uuid),
-    wanted: Wanted,
+    wanted: Wanted<'_>,
     rows: i64,
 ) -> Result<Vec<DeliveryView>, StoreError> {
     let (queued_at, event) = wanted.before.unzip();
@@ -318,6 +339,7 @@ pub async fn list(
         event,
         wanted.state.map(DeliveryState::as_str),
         rows,
+        wanted.clinics,
     )
     .fetch_all(connection)
     .await?;

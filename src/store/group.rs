@@ -35,8 +35,19 @@ pub struct Seen {
     pub clinics_exist: bool,
     /// How many endpoints the group has.
     pub endpoints: i64,
-    /// The state of the delivery, and whether its endpoint is active; none where there is none in the caller's sight.
-    pub delivery: Option<(String, bool)>,
+    /// The delivery; none where there is none in the caller's sight.
+    pub delivery: Option<Delivery>,
+}
+
+/// What such a command sees of a delivery.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its state.
+    pub state: String,
+    /// Whether its endpoint is active.
+    pub active: bool,
+    /// Whether its endpoint is for its clinic and its type.
+    pub wanted: bool,
 }
 
 /// Puts the question.
@@ -81,7 +92,11 @@ pub async fn look(
         }),
         clinics_exist: row.clinics_exist.unwrap_or_default(),
         endpoints: row.endpoints,
-        delivery: row.delivery_state.zip(row.endpoint_active),
+        delivery: row.delivery_state.map(|state| Delivery {
+            state,
+            active: row.endpoint_active.unwrap_or_default(),
+            wanted: row.delivery_wanted.unwrap_or_default(),
+        }),
     })
 }
 
@@ -161,6 +176,7 @@ pub async fn redeliver(
         commit.asker.caller_request_id.as_deref(),
         endpoint,
         event,
+        commit.asker.caller.clinic_ids.as_deref(),
     )
     .fetch_one(connection)
     .await?;

@@ -11,7 +11,7 @@ select
   k.expires_at <= least($3::timestamptz, statement_timestamp()) as "expired?",
   (select count(*) from clinics cl where cl.tenant_id = c.tenant_id and cl.id = any($4::uuid[])) = cardinality($4) as "clinics_exist?",
   (select count(*) from webhook_endpoints w where w.tenant_id = c.tenant_id and w.deleted_at is null) as "endpoints!",
-  d.state as "delivery_state?", d.active as "endpoint_active?"
+  d.state as "delivery_state?", d.active as "endpoint_active?", d.wanted as "delivery_wanted?"
 from (select 1) as one
 left join credentials c on c.id = $1::uuid
 left join lateral (
@@ -19,10 +19,10 @@ left join lateral (
   offset 0
 ) as k on true
 left join lateral (
-  select d.state, e.active
+  select d.state, e.active, (e.clinic_ids is null or d.clinic_id = any(e.clinic_ids)) and (e.event_types is null or d.type = any(e.event_types)) as wanted
   from webhook_endpoints e
   join webhook_deliveries d on d.tenant_id = e.tenant_id and d.endpoint_id = e.id and d.event_id = $6::uuid
   where e.tenant_id = c.tenant_id and e.id = $5::uuid and e.deleted_at is null
-    and (c.clinic_ids is null or e.clinic_ids <@ c.clinic_ids)
+    and (c.clinic_ids is null or (e.clinic_ids <@ c.clinic_ids and d.clinic_id = any(c.clinic_ids)))
   offset 0
 ) as d on true

@@ -12,7 +12,7 @@ with recursive waiting as (
     order by d.endpoint_id limit 1) as n
 ),
 ready as materialized (
-  select e.tenant_id, e.id, e.url, e.secret, case when e.previous_secret_until > $6::timestamptz then e.previous_secret end as previous_secret,
+  select e.tenant_id, e.id, e.version, e.clinic_ids, e.event_types, e.url, e.secret, case when e.previous_secret_until > $6::timestamptz then e.previous_secret end as previous_secret,
          case when e.failures >= $5::int then 1 else $4::bigint end
            - (select count(*) from webhook_deliveries s where s.endpoint_id = e.id and s.state = 'SENT') as free
   from waiting w
@@ -28,6 +28,8 @@ due as materialized (
       select d.tenant_id, d.endpoint_id, d.event_id, d.next_attempt_at
       from webhook_deliveries d
       where d.endpoint_id = r.id and d.state = 'PENDING' and d.next_attempt_at <= clock_timestamp()
+        -- What it is no longer for waits to be cancelled.
+        and (r.clinic_ids is null or d.clinic_id = any(r.clinic_ids)) and (r.event_types is null or d.type = any(r.event_types))
         and (d.redelivery or not exists (
           select from webhook_deliveries o
           where o.subject_id = d.subject_id and o.endpoint_id = d.endpoint_id and o.sequence < d.sequence
@@ -62,5 +64,5 @@ noted as (
 select s.tenant_id as "tenant_id!", s.endpoint_id as "endpoint_id!", s.event_id as "event_id!", s.clinic_id as "clinic_id!",
        s.subject_kind as "subject_kind!", s.subject_id as "subject_id!", s.sequence as "sequence!", s.type as "kind!",
        s.payload as "data!", s.traceparent, s.occurred_at as "occurred_at!", s.attempts as "attempt!", s.attempts - s.attempts_before as "of_round!",
-       s.first_attempt_at as "first_attempt_at!", r.url as "url!", r.secret as "secret!", r.previous_secret as "previous_secret?"
+       s.first_attempt_at as "first_attempt_at!", r.version as "version!", r.url as "url!", r.secret as "secret!", r.previous_secret as "previous_secret?"
 from sent s join ready r on r.id = s.endpoint_id

@@ -187,16 +187,21 @@ impl Entry for Endpoint {
 }
 
 /// Deletes an endpoint: its secrets go at once, its row when its deliveries are forgotten. Does nothing where there is none
-/// in the caller's sight.
+/// of that version in the caller's sight; says whether there was.
 ///
 /// # Errors
 /// As [`StoreError`].
-pub async fn delete(connection: &mut PgConnection, id: Uuid, note: &AuditNote<'_>) -> Result<(), StoreError> {
-    sqlx::query!(
+pub async fn delete(
+    connection: &mut PgConnection,
+    (id, version): (Uuid, i32),
+    note: &AuditNote<'_>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
         "with written as (
            update webhook_endpoints
            set deleted_at = $3, active = false, secret = null, previous_secret = null, previous_secret_until = null
-           where id = $9 and tenant_id = $1 and deleted_at is null and ($10::uuid[] is null or clinic_ids <@ $10)
+           where id = $9 and tenant_id = $1 and deleted_at is null and version = $11
+             and ($10::uuid[] is null or clinic_ids <@ $10)
            returning tenant_id, id
          )
          insert into audit (tenant_id, id, at, subject, credential_id, operation, target_id, status, request_id,
@@ -213,31 +218,33 @@ pub async fn delete(connection: &mut PgConnection, id: Uuid, note: &AuditNote<'_
         note.asker.caller_request_id.as_deref(),
         id,
         note.asker.caller.clinic_ids.as_deref(),
+        version,
     )
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// Gives an endpoint another secret, and lets the one it has sign until then; the one before that no longer does. Safe to
-/// repeat with the same secret; does nothing where there is no endpoint in the caller's sight.
+/// repeat with the same secret; does nothing where there is no endpoint of that version in the caller's sight. Says whether
+/// it did anything.
 ///
 /// # Errors
 /// As [`StoreError`].
 pub async fn rotate(
     connection: &mut PgConnection,
-    id: Uuid,
+    (id, version): (Uuid, i32),
     sealed: &[u8],
     keep_old_until: Option<Timestamp>,
     note: &AuditNote<'_>,
-) -> Result<(), StoreError> {
-    sqlx::query!(
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
         "with written as (
            update webhook_endpoints
            set secret = $10,
                previous_secret = case when $11::timestamptz is not null then secret end,
                previous_secret_until = $11
-           where id = $9 and tenant_id = $1 and deleted_at is null and secret <> $10
+           where id = $9 and tenant_id = $1 and deleted_at is null and version = $13 and secret <> $10
              and ($12::uuid[] is null or clinic_ids <@ $12)
            returning tenant_id, id
          )
@@ -257,10 +264,11 @@ pub async fn rotate(
         sealed,
         keep_old_until.map(ToSqlx::to_sqlx),
         note.asker.caller.clinic_ids.as_deref(),
+        version,
     )
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// The secrets of an endpoint, sealed.

@@ -19,8 +19,9 @@ use crate::domain::problem::Problem;
 use crate::domain::webhook::{DeliveryState, secret_belongs_to};
 use crate::hint::Hint;
 use crate::outbound::{Answer, Client, Failure};
+use crate::pulse::Behind;
 use crate::sealed::Shut;
-use crate::store::deliveries::{self, Attempt, Breaker, Ended, Finished, Reach};
+use crate::store::deliveries::{self, Attempt, Breaker, Ended, Reach};
 use crate::worker::{Did, Worker};
 
 /// Attempts at once in a process.
@@ -29,6 +30,9 @@ const AT_ONCE: usize = 256;
 /// An attempt takes 15 s, and as long again to be written down where the database is slow; then it is another's.
 const LEASE: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What this process has no key for is left to another for so long.
+const ANOTHERS: Duration = Duration::from_secs(5);
 
 /// Of one endpoint, four at once over all processes, or nearly: two that claim in the same moment may count the same ones.
 const OF_ONE: i64 = 4;
@@ -68,7 +72,8 @@ struct Outcome {
 
 impl Worker for Deliverer {
     fn name(&self) -> &'static str {
-        "webhooks"
+        // Not the consumer's: one would hide the other's failing.
+        "webhook_delivery"
     }
 
     fn rest(&self) -> Duration {
@@ -78,6 +83,12 @@ impl Worker for Deliverer {
 
     fn hint(&self) -> Option<&Hint> {
         Some(&self.ended)
+    }
+
+    async fn behind(&self) -> Result<Option<Behind>, Problem> {
+        let Sender { app, .. } = &*self.sender;
+        let due = app.insist(|connection| deliveries::due(connection, OF_ONE, DOUBTFUL_FROM).scope_boxed()).await?;
+        Ok(Some(Behind::since(due.oldest, due.items, app.clock.now())))
     }
 
     async fn step(&self) -> Result<Did, Problem> {
@@ -120,22 +131,47 @@ impl Sender {
     /// One attempt, to its end.
     async fn deliver(&self, attempt: &Attempt, token: Uuid) {
         let started = Instant::now();
-        let outcome = match self.secrets(attempt) {
-            Ok(secrets) => self.send(attempt, &secrets).await,
-            Err(Shut) => Outcome { word: "secret_unreadable", answer: None },
-        };
+        let secrets = self.secrets(attempt);
+        if secrets.is_empty() {
+            self.hand_back(attempt, token).await;
+            return;
+        }
+        let outcome = self.send(attempt, &secrets).await;
         let took = started.elapsed();
         metrics::counter!("oncebook_webhook_attempts_total", "outcome" => outcome.word).increment(1);
         metrics::histogram!("oncebook_webhook_attempt_seconds").record(took.as_secs_f64());
         self.end(attempt, token, outcome, took).await;
     }
 
-    /// What it is signed with: the endpoint's secret, and the one before while that signs too.
-    fn secrets(&self, attempt: &Attempt) -> Result<Vec<Vec<u8>>, Shut> {
-        let keyring = self.app.keyring.as_ref().ok_or(Shut)?;
+    /// What it is signed with: the endpoint's secret, and the one before while that signs too; whichever of them opens.
+    fn secrets(&self, attempt: &Attempt) -> Vec<Vec<u8>> {
+        let Some(keyring) = self.app.keyring.as_ref() else { return Vec::new() };
         let belongs_to = secret_belongs_to(&attempt.event.tenant_id, &attempt.endpoint);
         let sealed = [Some(&attempt.secret), attempt.previous_secret.as_ref()];
-        sealed.into_iter().flatten().map(|sealed| keyring.open(&belongs_to, sealed)).collect()
+        let opened = sealed.into_iter().flatten().filter_map(|sealed| {
+            let shut = |_: &Shut| {
+                tracing::error!(endpoint = %attempt.endpoint, "ONCEBOOK_ENCRYPTION_KEY lacks the key of a webhook secret");
+                metrics::counter!("oncebook_webhook_secrets_unreadable_total").increment(1);
+            };
+            keyring.open(&belongs_to, sealed).inspect_err(shut).ok()
+        });
+        opened.collect()
+    }
+
+    /// Leaves an attempt to a process that has the key. It is this one's fault, not the receiver's.
+    async fn hand_back(&self, attempt: &Attempt, token: Uuid) {
+        let deadline = Instant::now() + PATIENCE;
+        let back = self
+            .app
+            .store
+            .insist(deadline, &self.app.ids, |connection| {
+                deliveries::hand_back(connection, attempt, token, ANOTHERS).scope_boxed()
+            })
+            .await;
+        if !matches!(back, Ok(true)) {
+            // Its lease ends, if nobody else has it.
+            tracing::warn!(endpoint = %attempt.endpoint, event = %attempt.event.id, "it is not handed back");
+        }
     }
 
     async fn send(&self, attempt: &Attempt, secrets: &[Vec<u8>]) -> Outcome {
@@ -182,6 +218,7 @@ impl Sender {
         let ended = &Ended {
             tenant: event.tenant_id,
             endpoint: attempt.endpoint,
+            version: attempt.version,
             event: event.id,
             token,
             outcome: outcome.word,
@@ -198,17 +235,25 @@ impl Sender {
             .insist(deadline, &app.ids, |connection| deliveries::finish(connection, ended, BREAKER, now).scope_boxed())
             .await;
         let (endpoint, attempt) = (attempt.endpoint, attempt.number);
-        match finish {
-            Ok(Finished::Done) => {}
-            Ok(Finished::Disabled(reason)) => {
-                tracing::warn!(%endpoint, reason, "a webhook endpoint is disabled");
-                metrics::counter!("oncebook_webhook_disabled_total", "reason" => reason).increment(1);
+        let state = match finish {
+            Ok(Some(finished)) => {
+                if let Some(reason) = finished.disabled {
+                    tracing::warn!(%endpoint, reason, "a webhook endpoint is disabled");
+                    metrics::counter!("oncebook_webhook_disabled_total", "reason" => reason).increment(1);
+                }
+                finished.state
             }
             // Perhaps by the very statement whose answer was lost.
-            Ok(Finished::Late) => tracing::warn!(%endpoint, event = %event.id, attempt, "late: another has it"),
+            Ok(None) => {
+                tracing::warn!(%endpoint, event = %event.id, attempt, "late: another has it");
+                state
+            }
             // Its lease ends, and it is sent again.
-            Err(error) => tracing::warn!(%endpoint, event = %event.id, attempt, %error, "its end is not written down"),
-        }
+            Err(error) => {
+                tracing::warn!(%endpoint, event = %event.id, attempt, %error, "its end is not written down");
+                state
+            }
+        };
         if state != DeliveryState::Pending {
             metrics::counter!("oncebook_webhook_deliveries_total", "state" => state.as_str()).increment(1);
         }

@@ -1,5 +1,5 @@
 //! What keeps the queue in order beside the deliveries themselves: takes attempts back whose process is gone, cancels what
-//! waits for endpoints not in use, forgets what ended long ago, and says how the queue stands.
+//! waits for endpoints not in use, forgets what ended long ago, and says how the endpoints stand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,6 @@ impl Worker for Keeper {
         let before = now.saturating_sub(KEPT).unwrap_or(now);
         let purged = app.insist(|connection| deliveries::purge(connection, before, BATCH).scope_boxed()).await?;
         let standing = app.insist(|connection| deliveries::standing(connection).scope_boxed()).await?;
-        let oldest = standing.oldest_due.map_or(0.0, |due| now.duration_since(due).as_secs_f64().max(0.0));
-        metrics::gauge!("oncebook_webhook_oldest_due_seconds").set(oldest);
         #[expect(clippy::cast_precision_loss, reason = "a count of endpoints")]
         for (name, count) in [
             ("oncebook_webhook_endpoints_disabled", standing.disabled),

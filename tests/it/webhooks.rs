@@ -10,11 +10,15 @@ use crate::app::{Setup, Trial, Visit, eventually, reschedule, step};
 use crate::client::{Call, Desk, Heard};
 
 mod admin;
+mod changed;
 mod crash;
 mod failing;
 mod guard;
+mod keys;
+mod plans;
 mod receiver;
 mod signed;
+mod watched;
 
 use receiver::Receiver;
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{list_by_name, put_entry, show};
 use crate::app::App;
 use crate::domain::directory::Clinic;
+use crate::domain::problem::Problem;
 use crate::http::ask::Change;
 use crate::http::fields::{NAME, Name, Number, Zone};
 use crate::http::page::{Page, PageParams};
@@ -65,9 +66,17 @@ impl ClinicFields {
 }
 
 /// Makes a clinic or replaces its settings. What is left out takes its default. A new clinic has no hours, so it is
-/// closed, and only a credential for all clinics of the group can make one, else 404. Sent again, it changes nothing.
+/// closed, and only a credential for all clinics of the group can make one, else 404. The nil id: 400. Sent again, it
+/// changes nothing.
 #[utoipa::path(put, path = "/v1/clinics/{id}", operation_id = "put_clinic", tag = "Directory", params(("id" = Uuid, Path)), request_body = ClinicFields, responses((status = 200, body = Clinic), (status = 201, body = Clinic)))]
 pub async fn put(State(app): State<Arc<App>>, change: Change<ClinicFields>, Ids([id]): Ids<1>) -> Answered {
+    if id.is_nil() {
+        return Err(Problem::malformed(
+            "path",
+            "The nil id is no clinic's: keys of commands of the group stand under it.",
+        )
+        .into());
+    }
     let clinic = change.body.clinic(id);
     put_entry(&app, &change.asker, &change.condition, clinic, format!("/v1/clinics/{id}")).await
 }

@@ -36,21 +36,22 @@ pub struct ListParams {
 }
 
 /// Lists the deliveries of a webhook endpoint, the latest first. Each with every attempt at it; kept for 30 days after it
-/// ended. Follow `next` until it is null.
+/// ended. A credential for some clinics sees those of its clinics alone. Follow `next` until it is null.
 #[utoipa::path(get, path = "/v1/webhook-endpoints/{id}/deliveries", operation_id = "list_webhook_deliveries", tag = "Webhooks", params(("id" = Uuid, Path), ListParams), responses((status = 200, body = Page<DeliveryView>)))]
 pub async fn list(Reading { app, ids: [id], params, caller, .. }: Reading<1, ListParams>) -> Answered {
     let wanted = Wanted::read(params.limit.as_deref(), params.after.as_deref())?;
     let before = wanted.after.as_ref().map(|cursor| Ok::<_, Problem>((cursor.instant()?, cursor.id))).transpose()?;
     find(&app, &caller, id).await?;
     let (whose, rows) = ((caller.tenant_id, id), wanted.rows());
-    let asked = deliveries::Wanted { before, state: params.state };
+    let asked = deliveries::Wanted { before, state: params.state, clinics: caller.clinic_ids.as_deref() };
     let rows = app.insist(|connection| deliveries::list(connection, whose, asked, rows).scope_boxed()).await?;
     let place = |row: &DeliveryView| Cursor::at(row.queued_at, row.event_id);
     Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
 
-/// Sends a delivery again. Also one that was delivered, given up or cancelled; one that waits is due at once. It waits for no
-/// other event of its subject. While an attempt is at work, or its endpoint is not active: 409 `transition_not_allowed`.
+/// Sends a delivery again: one that was delivered, given up or cancelled, which then waits for no other event of its subject.
+/// One that waits is due at once, and where it is `HELD` it keeps its place. While an attempt is at work, or its endpoint is not active or for other clinics or types by
+/// now: 409 `transition_not_allowed`.
 #[utoipa::path(post, path = "/v1/webhook-endpoints/{id}/deliveries/{event_id}/redeliver", operation_id = "redeliver_webhook", tag = "Webhooks", params(("id" = Uuid, Path), ("event_id" = Uuid, Path)), responses((status = 202)))]
 pub async fn redeliver(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([endpoint, event]): Ids<2>) -> Answered {
     execute_of_group(&app, ask.asked, GroupCommand::Redeliver { endpoint, event }).await

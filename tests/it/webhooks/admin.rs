@@ -11,7 +11,7 @@ use crate::app::{Setup, Trial, eventually};
 use crate::client::{Call, Desk};
 
 /// An API key of an administrator who is confined to a clinic.
-async fn confined(trial: &Trial, clinic: uuid::Uuid) -> Desk {
+pub(super) async fn confined(trial: &Trial, clinic: uuid::Uuid) -> Desk {
     let body = json!({ "name": "local", "subject": "person:local", "roles": ["CLINIC_ADMIN"], "clinic_ids": [clinic] });
     let made = admin(trial).say(&Call::post("/v1/credentials", body)).await.expect(201, "").json();
     trial.desk_of(made["api_key"].as_str().expect("a key"))
@@ -221,5 +221,19 @@ async fn without_a_key_to_seal_with_no_endpoint_is_made() {
     let refused = App::new(config, &trial.url(), Clock::system(), Ids::random(), None).err().expect("refused");
     let told = format!("{refused:#} {refused:?}");
     assert!(told.contains("ONCEBOOK_ENCRYPTION_KEY") && !told.contains("hunter2"), "{told}");
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn the_scope_of_the_groups_keys_is_no_clinic() {
+    let mut trial = Trial::new().await;
+    trial.serve(Setup { roles: &[Role::Api], ..trial.setup() }).await;
+    let body = json!({ "name": "Nowhere", "time_zone": "UTC", "slot_minutes": 15 });
+    let nil = Call::put(format!("/v1/clinics/{}", uuid::Uuid::nil()), body.clone());
+    let refused = admin(&trial).say(&nil).await.expect(400, "malformed_request").json();
+    assert_eq!(refused["errors"][0]["pointer"], "path");
+    // It is the id alone that is refused.
+    let other = Call::put(format!("/v1/clinics/{}", uuid::Uuid::from_u128(1)), body);
+    admin(&trial).say(&other).await.expect(201, "");
     trial.end().await;
 }

@@ -118,6 +118,36 @@ async fn after_a_day_it_is_given_up_and_the_next_one_goes_out_and_an_administrat
 }
 
 #[tokio::test]
+async fn one_that_waits_is_due_when_it_is_sent_again_and_keeps_its_place() {
+    let trial = service().await;
+    let receiver = Receiver::that(|it, _| status(if it.sequence() == 1 { 500 } else { 204 })).await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let id = book(&trial, 0).await;
+    trial.desk().say(&step(id, "confirm")).await.expect(200, "");
+    eventually("the second waits", async || state(&trial, endpoint, id, 2).await == "HELD").await;
+    eventually("the first failed", async || failed(&trial, endpoint, id, 1).await).await;
+    // As if it had to wait for long.
+    trial
+        .change("update webhook_deliveries set next_attempt_at = next_attempt_at + interval '1 h' where sequence = 1")
+        .await;
+    let before = receiver.received().len();
+    for delivery in deliveries(&trial, endpoint).await {
+        redeliver(&trial, endpoint, delivery["event_id"].as_str().expect("an id")).await.expect(202, "");
+    }
+    eventually("the first is tried at once", async || receiver.received().len() > before).await;
+    eventually("and failed", async || failed(&trial, endpoint, id, 1).await).await;
+    sleep(Duration::from_millis(1000)).await;
+    assert!(receiver.received().iter().all(|it| it.sequence() == 1), "the second overtook it");
+    let all = deliveries(&trial, endpoint).await;
+    assert!(all.iter().all(|it| it["redelivery"] == false), "{all:?}");
+    assert_eq!(state(&trial, endpoint, id, 2).await, "HELD");
+    receiver.now(|_, _| status(204));
+    time_passes(&trial).await;
+    eventually("both are delivered", async || state(&trial, endpoint, id, 2).await == "DELIVERED").await;
+    trial.end().await;
+}
+
+#[tokio::test]
 async fn a_receiver_that_says_when_is_left_alone_until_then() {
     let trial = service().await;
     let receiver = Receiver::that(|_, _| Say::Status(429, "Retry-After: 3000\r\n".to_owned())).await;
@@ -139,6 +169,33 @@ async fn a_receiver_that_says_when_is_left_alone_until_then() {
     time_passes(&trial).await;
     eventually("both are delivered", async || receiver.received().len() == 3).await;
     eventually("it is well", async || show(&trial, endpoint).await["failing_since"].is_null()).await;
+    trial.end().await;
+}
+
+#[tokio::test]
+async fn one_that_asked_to_be_left_alone_is_left_alone_though_another_attempt_succeeds() {
+    let trial = service().await;
+    let told = Arc::new(Notify::new());
+    let waits = Arc::clone(&told);
+    let receiver = Receiver::that(move |_, before| match before {
+        0 => Say::Wait(Arc::clone(&waits)),
+        _ => Say::Status(429, "Retry-After: 3000\r\n".to_owned()),
+    })
+    .await;
+    let endpoint = endpoint(&trial, &receiver).await;
+    let first = book(&trial, 0).await;
+    eventually("the first is at work", async || receiver.received().len() == 1).await;
+    let second = book(&trial, 2).await;
+    eventually("the second failed", async || failed(&trial, endpoint, second, 1).await).await;
+    let paused = show(&trial, endpoint).await["paused_until"].clone();
+    told.notify_one();
+    eventually("the first is delivered", async || state(&trial, endpoint, first, 1).await == "DELIVERED").await;
+    let shown = show(&trial, endpoint).await;
+    assert!(paused.is_string() && shown["failing_since"].is_null(), "{shown}");
+    assert_eq!(shown["paused_until"], paused);
+    book(&trial, 4).await;
+    sleep(Duration::from_millis(1500)).await;
+    assert_eq!(receiver.received().len(), 2, "nothing else is sent there meanwhile");
     trial.end().await;
 }
 
@@ -256,7 +313,7 @@ async fn a_dead_endpoint_pauses_uses_up_few_attempts_and_slows_nobody() {
 }
 
 /// A worker of its own, in this process.
-fn deliverer(app: &Arc<App>, tasks: &TaskTracker) -> Deliverer {
+pub(super) fn deliverer(app: &Arc<App>, tasks: &TaskTracker) -> Deliverer {
     Deliverer::new(Arc::clone(app), Client::new(app.guard.clone()).expect("a client"), tasks.clone())
 }
 

@@ -47,6 +47,8 @@ pub(crate) enum Say {
     Endless,
     /// Says 204 once it is told to.
     Wait(Arc<Notify>),
+    /// Says that once it is told to.
+    After(Arc<Notify>, u16),
 }
 
 pub(crate) fn status(status: u16) -> Say {
@@ -145,6 +147,10 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             Say::Wait(told) => {
                 told.notified().await;
                 "HTTP/1.1 204 Late\r\n\r\n".to_owned()
+            }
+            Say::After(told, status) => {
+                told.notified().await;
+                format!("HTTP/1.1 {status} Late\r\ncontent-length: 0\r\n\r\n")
             }
             Say::Status(204, lines) => format!("HTTP/1.1 204 Done\r\n{lines}\r\n"),
             Say::Status(status, lines) => format!("HTTP/1.1 {status} Told\r\n{lines}content-length: 4\r\n\r\ntold"),

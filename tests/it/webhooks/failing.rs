@@ -136,7 +136,7 @@ async fn one_that_waits_is_due_when_it_is_sent_again_and_keeps_its_place() {
     }
     eventually("the first is tried at once", async || receiver.received().len() > before).await;
     eventually("and failed", async || failed(&trial, endpoint, id, 1).await).await;
-    sleep(Duration::from_millis(1000)).await;
+    sleep(Duration::from_secs(1)).await;
     assert!(receiver.received().iter().all(|it| it.sequence() == 1), "the second overtook it");
     let all = deliveries(&trial, endpoint).await;
     assert!(all.iter().all(|it| it["redelivery"] == false), "{all:?}");

@@ -75,7 +75,8 @@ impl<'a> Nature<'a> {
     pub fn conditional(&self) -> bool {
         // A delivery has no version.
         let versioned = self.id != "redeliver_webhook";
-        self.puts() || versioned && self.named() && matches!(self.kind, Kind::Command | Kind::Removal)
+        let by_id = matches!(&*self.id, "delete_webhook_endpoint" | "rotate_webhook_secret");
+        self.puts() || by_id || versioned && self.named() && matches!(self.kind, Kind::Command | Kind::Removal)
     }
 }
 

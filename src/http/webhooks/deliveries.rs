@@ -49,9 +49,9 @@ pub async fn list(Reading { app, ids: [id], params, caller, .. }: Reading<1, Lis
     Ok(Json(Page::of(rows, &wanted, place, |row| row)).into_response())
 }
 
-/// Sends a delivery again: one that was delivered, given up or cancelled, which then waits for no other event of its subject.
-/// One that waits is due at once, and where it is `HELD` it keeps its place. While an attempt is at work, or its endpoint is not active or for other clinics or types by
-/// now: 409 `transition_not_allowed`.
+/// Sends a delivery again. One that was delivered, given up or cancelled then waits for no other event of its subject; one that
+/// waits is due at once, and where it is `HELD` it keeps its place. While an attempt is at work, or its endpoint is not
+/// active or for other clinics or types by now: 409 `transition_not_allowed`.
 #[utoipa::path(post, path = "/v1/webhook-endpoints/{id}/deliveries/{event_id}/redeliver", operation_id = "redeliver_webhook", tag = "Webhooks", params(("id" = Uuid, Path), ("event_id" = Uuid, Path)), responses((status = 202)))]
 pub async fn redeliver(State(app): State<Arc<App>>, ask: Ask<Nothing>, Ids([endpoint, event]): Ids<2>) -> Answered {
     execute_of_group(&app, ask.asked, GroupCommand::Redeliver { endpoint, event }).await
